@@ -1,35 +1,35 @@
-//! When an agent runs its command: only while it surely holds the lock. The A rules of docs/protocol.md.
+//! Decides when an agent runs its command: only while it surely holds the lock. The A rules of docs/protocol.md.
 //!
-//! The lock itself is kept by [`SessionLife`](super::SessionLife) and [`KeyLock`](super::KeyLock), or by [`Claim`](super::Claim).
-//! What they say comes in as [`AgentEvent::Lock`]. Whoever drives this calls [`Agent::observe`] at [`Agent::wake_at`] at the latest.
+//! [`SessionLife`](super::SessionLife) and [`KeyLock`](super::KeyLock), or [`Claim`](super::Claim), keep the lock itself. Their knowledge
+//! comes in as [`AgentEvent::Lock`]. The caller calls [`Agent::observe`] at [`Agent::wake_at`] at the latest.
 
 use std::time::Duration;
 
 use super::{Instant, Term};
 
-/// The lengths of an agent's life.
+/// The lengths of time in an agent's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentTiming {
     /// How long the lock lasts without a renewal.
     pub ttl: Duration,
     /// How long the command has from SIGTERM to SIGKILL if the lock could not be renewed.
     pub grace: Duration,
-    /// How long the command has from SIGTERM to SIGKILL if the lock is well and the agent was asked to end, or to yield.
+    /// How long the command has from SIGTERM to SIGKILL if the agent holds the lock and was asked to end, or to yield.
     pub stop_timeout: Duration,
     /// A7: how long the agent takes no part in the election after it has yielded.
     pub away: Duration,
-    /// How long after the start of a command that has ended by itself the agent ends at the earliest.
+    /// The earliest end of an agent, counted from the start of a command that has ended by itself.
     pub shortest_run: Duration,
 }
 
 impl AgentTiming {
-    /// A2: how long before the end of the lock's validity everything is killed. The watchdog does the same at the end itself (A3).
+    /// A2: how long before the end of the lock's validity the agent kills everything. The watchdog does the same at the end itself (A3).
     pub fn reserve(self) -> Duration {
         self.ttl / 50
     }
 
-    /// The longest [`grace`](Self::grace). The validity ends four fifths of the TTL after a renewal, and the next renewal is a third after
-    /// it. What is between must have room for some more attempts.
+    /// The longest [`grace`](Self::grace). The validity ends four fifths of the TTL after a renewal, and the next renewal comes a third of
+    /// the TTL after it. The time between must leave room for some more attempts.
     pub fn longest_grace(self) -> Duration {
         self.ttl * 3 / 10
     }
@@ -48,53 +48,52 @@ impl AgentTiming {
 pub struct HeldLock {
     /// The fencing token.
     pub term: Term,
-    /// From when on nobody else can rely on it any more.
+    /// From when on no other holder can rely on the lock any more.
     pub from: Instant,
     /// Until when this process can rely on it: the end of its validity (C2, L2).
     pub until: Instant,
 }
 
-/// What an agent hears.
+/// An event that an agent hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentEvent {
-    /// What is known of the lock. `None`: it is not held.
+    /// The lock as far as it is known, or `None` if the agent does not hold it.
     Lock(Option<HeldLock>),
     /// The command's own process has ended, with this exit code.
     Ended(u8),
-    /// Neither the command nor any process that comes from it lives.
+    /// The command has ended, and so has every process that comes from it.
     Gone,
-    /// Somebody wants the agent to end.
+    /// A user or the kubelet asks the agent to end.
     Stop,
-    /// Somebody wants the agent to leave the lock to another one. Without the lock there is nothing to leave: see
-    /// [`Agent::is_yielding`].
+    /// A user asks the agent to leave the lock to another one. Without the lock there is nothing to leave: see [`Agent::is_yielding`].
     Yield,
     /// The watchdog has ended.
     Orphaned,
-    /// The lock was released, or could not be: it is not ours any more, or ends by itself.
+    /// The lock was released, or could not be: this agent no longer has it, or it ends by itself.
     Released,
     /// Time has passed.
     Tick,
 }
 
-/// What an agent does.
+/// An action of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentAction {
-    /// Tell the watchdog until when the command may live. `None`: there is none.
+    /// Tell the watchdog until when the command may live, or `None` if there is no command.
     Guard(Option<Instant>),
-    /// Start the command. It must not begin after `until`.
+    /// Start the command, which must not begin after `until`.
     Start {
         /// The fencing token.
         term: Term,
         /// The end of the lock's validity.
         until: Instant,
     },
-    /// Ask the command to end; where it has ended, what it has left behind.
+    /// Ask the command to end, or, if it has ended, the processes that it has left behind.
     Terminate,
-    /// Kill the command and every process that comes from it. It is asked for again until [`AgentEvent::Gone`].
+    /// Kill the command and every process that comes from it. The agent repeats this until [`AgentEvent::Gone`].
     Kill,
-    /// Acquire the lock anew, in a higher term, although it is held.
+    /// Acquire the lock again, in a higher term, although the agent holds it.
     Reacquire,
-    /// Release the lock, and take no part in the election any more.
+    /// Release the lock, and take no further part in the election.
     Release,
     /// Take part in the election again.
     TakePart,
@@ -102,21 +101,21 @@ pub enum AgentAction {
     Exit(u8),
 }
 
-/// What an agent is doing, for whoever asks.
+/// The state of an agent, for everyone who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgentState {
-    /// No command of it lives: it waits for the lock, or for the moment at which it may rely on it.
+    /// The agent has no command: it waits for the lock, or for the moment at which it may rely on it.
     #[default]
     Waiting,
-    /// Its command lives.
+    /// The agent's command lives.
     Leading,
-    /// Its command has to end.
+    /// The agent's command has to end.
     Ending,
-    /// It releases the lock.
+    /// The agent releases the lock.
     Releasing,
-    /// It has yielded, and takes no part in the election until this moment.
+    /// The agent has yielded, and takes no part in the election until this moment.
     Away(Instant),
-    /// It has ended.
+    /// The agent has ended.
     Over,
 }
 
@@ -126,13 +125,13 @@ pub struct Agent {
     timing: AgentTiming,
     lock: Option<HeldLock>,
     run: Run,
-    /// What the watchdog was told last.
+    /// The last message to the watchdog.
     guarded: Option<Instant>,
-    /// Whether somebody wants the agent to end.
+    /// Whether the agent was asked to end.
     stopping: bool,
     /// Whether the watchdog is gone.
     orphaned: bool,
-    /// Whether somebody wants it to leave the lock to another one.
+    /// Whether the agent was asked to leave the lock to another one.
     yielding: bool,
     /// When the last command was started.
     began: Instant,
@@ -140,7 +139,7 @@ pub struct Agent {
     code: Option<u8>,
     /// The term of the last command.
     last: Option<Term>,
-    /// The term in place of which another one was asked for.
+    /// The term for which the agent has asked for a higher one.
     asked: Option<Term>,
 }
 
@@ -148,7 +147,7 @@ pub struct Agent {
 enum Run {
     Absent,
     Running(Term),
-    /// It has to end. `since`: SIGTERM was sent.
+    /// The command has to end. `since`: when SIGTERM was sent.
     Ending {
         term: Term,
         since: Instant,
@@ -159,7 +158,7 @@ enum Run {
 }
 
 impl Agent {
-    /// From one attempt to kill to the next one.
+    /// The time from one attempt to kill to the next one.
     const KILL_AGAIN: Duration = Duration::from_millis(10);
 
     /// Creates an agent that holds no lock.
@@ -170,13 +169,13 @@ impl Agent {
         Self { timing, lock, run: Run::Absent, guarded, stopping, orphaned, yielding, began, code, last, asked }
     }
 
-    /// Takes what was heard. Returns what to do, in this order.
+    /// Takes an event. Returns the actions that follow, in this order.
     pub fn observe(&mut self, event: AgentEvent, now: Instant) -> Vec<AgentAction> {
         let mut actions = vec![];
         match event {
             AgentEvent::Lock(lock) => self.lock = lock,
             AgentEvent::Ended(code) => {
-                // First what time has brought: the watchdog may have killed it because the lock is over.
+                // The elapsed time counts first, because the watchdog may have killed the command when the lock was over.
                 self.decide(now, &mut actions);
                 self.ended(code, now, &mut actions);
                 return actions;
@@ -197,7 +196,8 @@ impl Agent {
             AgentEvent::Orphaned => (self.stopping, self.orphaned) = (true, true),
             AgentEvent::Released => {
                 if self.run == Run::Releasing {
-                    // A7. If it has to end as well, that follows: at once, or when a command that has ended too soon has had its time.
+                    // A7. If the agent has to end as well, it does so afterwards: at once, or when a command that ended too soon has had
+                    // its time.
                     let own = self.code.is_some().then_some(self.began + self.timing.shortest_run);
                     self.run = Run::Away(own.unwrap_or(now + self.timing.away));
                     (self.lock, self.yielding) = (None, false);
@@ -209,7 +209,7 @@ impl Agent {
         actions
     }
 
-    /// When to call [`observe`](Self::observe) at the latest. `None`: when something is heard.
+    /// When to call [`observe`](Self::observe) at the latest, or `None` if only an event needs it.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         match self.run {
             Run::Absent => self.lock.filter(|lock| now < lock.from && !self.is_over()).map(|lock| lock.from),
@@ -223,12 +223,12 @@ impl Agent {
         }
     }
 
-    /// Whether it leaves the lock to another one, or has.
+    /// Whether the agent leaves the lock to another one, or has done so.
     pub fn is_yielding(&self) -> bool {
         self.yielding || matches!(self.run, Run::Away(_)) && !self.is_over()
     }
 
-    /// What it is doing.
+    /// The agent's state.
     pub fn state(&self) -> AgentState {
         match self.run {
             Run::Absent => AgentState::Waiting,
@@ -243,13 +243,13 @@ impl Agent {
     fn ended(&mut self, code: u8, now: Instant, actions: &mut Vec<AgentAction>) {
         match self.run {
             Run::Running(term) => {
-                // It has ended by itself. What it has left behind is in nobody's care.
+                // The command has ended by itself. No parent looks after the processes that it has left behind.
                 self.code = Some(code);
                 self.run = Run::Ending { term, since: now };
                 actions.push(AgentAction::Terminate);
             }
             Run::Ending { term, since } => {
-                // A command that was ended because the lock was lost says nothing about the agent.
+                // The exit code of a command that was ended because the lock was lost says nothing about the agent.
                 if self.stopping && self.code.is_none() {
                     self.code = Some(code);
                 }
@@ -263,7 +263,7 @@ impl Agent {
 
     fn decide(&mut self, now: Instant, actions: &mut Vec<AgentAction>) {
         match self.run {
-            // A4: nothing lives any more.
+            // A4: no process lives any more.
             Run::Absent if self.is_over() || self.yielding => {
                 self.guard(None, actions);
                 self.run = Run::Releasing;
@@ -316,17 +316,17 @@ impl Agent {
         }
     }
 
-    /// Whether the agent has to end as soon as its command has.
+    /// Whether the agent has to end as soon as its command has ended.
     fn is_over(&self) -> bool {
         self.stopping || self.code.is_some()
     }
 
-    /// A6: the lock under which the command was started. One that was lost and acquired again has another term.
+    /// A6: the lock under which the command was started. A lock that was lost and acquired again has another term.
     fn held(&self, term: Term) -> Option<HeldLock> {
         self.lock.filter(|lock| lock.term == term)
     }
 
-    /// When everything is killed. `None`: now.
+    /// When everything is killed, or `None` for now.
     fn kill_at(&self, term: Term, since: Instant) -> Option<Instant> {
         let lock = self.held(term).filter(|_| !self.orphaned)?;
         Some(self.timing.kill_at(lock).min(since + self.timing.stop_timeout))
@@ -336,7 +336,7 @@ impl Agent {
         self.kill_at(term, since).is_none_or(|at| at <= now)
     }
 
-    /// A3: a lock that is not held any more changes nothing of what the watchdog was told: that time is shorter, or over.
+    /// A3: after the loss of the lock, the watchdog keeps what it was told: that time is shorter, or over.
     fn guard_held(&mut self, term: Term, actions: &mut Vec<AgentAction>) {
         if let Some(lock) = self.held(term) {
             self.guard(Some(lock.until), actions);

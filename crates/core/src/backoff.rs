@@ -1,17 +1,17 @@
-//! How long to wait after a failure.
+//! The wait after a failure.
 
 use std::time::Duration;
 
 use super::Instant;
 
-/// Exponential back-off. The jitter comes from the owner's id, so that the elections of a broken cluster do not try again all at
-/// once, and the same run gives the same times.
+/// Exponential back-off. The jitter comes from the owner's id, so that the elections of a broken cluster do not all retry at once, and the
+/// same run has the same times.
 #[derive(Clone, Debug)]
 pub(super) struct Backoff {
     seed: u64,
     failures: u32,
     until: Option<Instant>,
-    /// Since when attempts come too early.
+    /// Since when attempts have come too early.
     early: Option<Instant>,
 }
 
@@ -24,12 +24,12 @@ impl Backoff {
         Self::with_seed(seed_of(owner))
     }
 
-    /// With a seed of 0 there is no jitter.
+    /// A back-off with this seed. A seed of 0 gives no jitter.
     pub(super) fn with_seed(seed: u64) -> Self {
         Self { seed, failures: 0, until: None, early: None }
     }
 
-    /// One more failure; the first one, if there was none for a while.
+    /// Notes one more failure, or the first one, if there was none for a while.
     pub(super) fn delay(&mut self, now: Instant) {
         if self.until.is_some_and(|until| now.since(until) > Self::LONGEST) {
             self.failures = 0;
@@ -40,8 +40,8 @@ impl Backoff {
         self.early = None;
     }
 
-    /// One more attempt that came too early, by how much nobody tells: the next one is a quarter of all that was waited for so far
-    /// away, so that little is added to it, whether it is a second or a minute.
+    /// Notes one more attempt that came too early, by an unknown time. The next wait is a quarter of the whole wait so far, so that it adds
+    /// little, whether that was a second or a minute.
     pub(super) fn delay_shortly(&mut self, now: Instant) {
         if self.until.is_some_and(|until| now.since(until) > Self::LONGEST) {
             self.early = None;
@@ -60,7 +60,7 @@ impl Backoff {
         self.until.filter(|until| now < *until)
     }
 
-    /// A success.
+    /// Notes a success.
     pub(super) fn reset(&mut self) {
         (self.failures, self.until, self.early) = (0, None, None);
     }

@@ -1,5 +1,4 @@
-//! What two clusters say to each other before one hands the lock to the other: an offer, and a bid. The rules C11 to C13 of
-//! docs/protocol.md.
+//! The messages between two clusters before one hands the lock to the other: an offer, and a bid. The rules C11 to C13 of docs/protocol.md.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +8,13 @@ use super::{Record, Uid, Version};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bid {
-    /// The Switchover of the offer that it answers.
+    /// The Switchover of the offer that this bid answers.
     pub switchover: Uid,
-    /// C12: the version of the record that it answers. Each later record needs a new answer.
+    /// C12: the version of the record that this bid answers. Each later record needs a new answer.
     pub saw: Version,
-    /// Whether this cluster could lead now: a candidate is eligible, nobody leads here, and no workload runs here.
+    /// Whether this cluster could lead now: a candidate is eligible, there is no leader here, and no workload runs here.
     pub eligible: bool,
-    /// What the lock is to say when this cluster gets it: for which election and which spec, and that nobody leads yet. Its term is the
+    /// The record that the lock should have when this cluster gets it: for its own election and spec, and without a leader. Its term is the
     /// highest that this cluster has seen.
     pub record: Record,
 }
@@ -23,16 +22,16 @@ pub struct Bid {
 /// A bid as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedBid {
-    /// The cluster that made it.
+    /// The cluster that made the bid.
     pub cluster: String,
     /// The election's namespace there.
     pub namespace: String,
     /// The election's name there.
     pub name: String,
-    /// The version of its key.
+    /// The version of the bid's key.
     pub version: Version,
-    /// The session that holds its key, and is to hold the lock; none: it has ended, and so has the bid.
+    /// The session that holds the bid's key, and is to hold the lock. `None` if it has ended, and so has the bid.
     pub session: Option<String>,
-    /// What it says.
+    /// The bid's content.
     pub bid: Bid,
 }

@@ -1,4 +1,4 @@
-//! Changes of names with values, in as little memory as can be: each write to a pod that waits for its turn has some.
+//! Changes of names with values, in as little memory as possible, because each waiting write to a pod has some.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use serde::{Serialize, Serializer};
 
 use crate::Pairs;
 
-/// A merge patch of a [`Pairs`], in the order of its names: a name gets a value, or goes.
+/// A merge patch of a [`Pairs`], in the order of its names: a name gets a value, or is removed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Changes(Pairs);
 
-/// Before each value, so that an empty one is not taken for a name that goes.
+/// A prefix of each value, so that an empty value is not taken for a removed name.
 const SET: char = '=';
 
 impl Changes {
-    /// What becomes of a name; `None`: it stays as it is. `Some(None)`: it goes.
+    /// The change of a name: `None` leaves it as it is, `Some(None)` removes it.
     pub fn get(&self, name: &str) -> Option<Option<&str>> {
         self.0.get(name).map(|value| value.strip_prefix(SET))
     }
 
-    /// Whether something becomes of a name.
+    /// Whether a name changes.
     pub fn contains_key(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// All names that change, in order, each with its value; without one it goes.
+    /// All names that change, in order, each with its value, or `None` if it is removed.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|(name, value)| (name, value.strip_prefix(SET)))
     }
@@ -62,7 +62,7 @@ impl<'a> FromIterator<(&'a str, Option<&'a str>)> for Changes {
 }
 
 impl<'a> Extend<(&'a str, Option<&'a str>)> for Changes {
-    /// Of several changes of a name, the last one counts.
+    /// If a name has several changes, the last one counts.
     fn extend<T: IntoIterator<Item = (&'a str, Option<&'a str>)>>(&mut self, changes: T) {
         self.0.extend(changes.into_iter().map(packed));
     }

@@ -1,52 +1,52 @@
-//! When a connection that is held to a leader tells that its process is gone.
+//! Decides when a connection that the operator holds to a leader shows that the leader's process is gone.
 //!
-//! The kernel closes the sockets of a process when it ends, however it ends: its connections are closed, and then new ones are
-//! *refused*, for nobody listens any more, while the pod's network still answers. Everything else says nothing: no answer, an address
-//! that can't be reached, a connection that somebody else accepts. An address that never accepted anything says nothing either.
+//! The kernel closes the sockets of a process when it ends, however it ends. Its connections are closed, and then new ones are *refused*,
+//! because no process listens any more, while the pod's network still answers. Everything else says nothing: a missing answer, an
+//! unreachable address, a connection that another program accepts. An address that never accepted anything says nothing either.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// How long connections are accepted until a refusal says something, and until a leader that was gone counts as healthy. So the
-/// leadership moves for this reason at most once in this time.
+/// How long connections must be accepted before a refusal counts, and before a leader that was gone counts as healthy. So the leadership
+/// moves for this reason at most once in this time.
 const STEADY: Duration = Duration::from_secs(1);
-/// How long connections are refused until the process counts as gone: a server that opens its socket anew within this time has
-/// lost nothing.
+/// How long connections must be refused before the process counts as gone. A server that reopens its socket within this time has lost
+/// nothing.
 const REFUSED: Duration = Duration::from_millis(10);
-/// How soon it is tried again while that is found out, and the first pause of those that double.
+/// The pause between attempts while the operator finds that out, and the first of the pauses that double.
 const SHORTEST: Duration = Duration::from_millis(5);
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(1);
 /// A connection that was open for this long is replaced at once when it is closed.
 const LASTING: Duration = Duration::from_millis(500);
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// It was accepted.
+    /// The connection was accepted.
     Accepted,
-    /// One that was accepted was closed, or reset, from the other side.
+    /// An accepted connection was closed, or reset, by the other side.
     Closed,
-    /// It was refused: nobody listens there.
+    /// The connection was refused, because no process listens there.
     Refused,
-    /// It could not be made for another reason, or was lost for one.
+    /// The connection could not be made for another reason, or was lost for one.
     Failed,
 }
 
-/// What is known of a leader by the connection that is held to it. It begins as healthy, and as one that was never reached.
+/// The state of a leader by the connection that is held to it. It begins as healthy, and as never reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionState {
     gone: bool,
-    /// Whether it has accepted connections for some time, once.
+    /// Whether the leader has once accepted connections for some time.
     reached: bool,
-    /// Since when nothing else than accepted and closed connections was seen.
+    /// Since when only accepted and closed connections have been seen.
     accepts_since: Option<Instant>,
     /// When the present connection was accepted.
     opened: Option<Instant>,
     /// Since when all connections are refused.
     refused_since: Option<Instant>,
-    /// The last pause of those that double.
+    /// The last of the pauses that double.
     pause: Duration,
 }
 
@@ -62,14 +62,14 @@ impl ConnectionState {
         self.accepts_since.filter(|_| pending).map(|since| since + STEADY)
     }
 
-    /// Takes that the connection is still open.
+    /// Notes that the connection is still open.
     pub fn look(&mut self, now: Instant) {
         if self.opened.is_some() && self.accepts_since.is_some_and(|since| since + STEADY <= now) {
             (self.reached, self.gone) = (true, false);
         }
     }
 
-    /// Takes what became of a connection. Returns how long to wait before the next one is tried; none is while one is open.
+    /// Takes the outcome of a connection. Returns how long to wait before the next attempt. There is none while a connection is open.
     pub fn observe(&mut self, event: ConnectionEvent, now: Instant) -> Duration {
         match event {
             ConnectionEvent::Accepted => {

@@ -1,15 +1,15 @@
-//! L1: how often to write again what somebody else undoes.
+//! L1: how often to write again what another program undoes.
 //!
-//! Two replicas that act at once may want different things, for example because only one of them hears the store. Whoever writes that
-//! somebody leads then waits before each next try. Whoever takes that off never waits. It is no part of an election, so that the model
-//! need not explore how long ago something was undone.
+//! Two replicas that act at once may want different things, for example because only one of them hears the store. The replica that writes
+//! that a pod leads then waits before each further attempt. The replica that removes that never waits. A contest is not part of an
+//! election, so the model need not explore how long ago a write was undone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Command, Instant, OpId, Outcome, PodChange, PodOutcome, Uid};
 
-/// What was written, and somebody has undone.
+/// The time at which another program last undid a write.
 #[derive(Clone, Debug, Default)]
 pub struct Contest(Instant);
 
@@ -17,35 +17,34 @@ impl Contest {
     const WAIT: Duration = Duration::from_millis(500);
     /// The longest wait.
     const LONGEST: Duration = Duration::from_secs(1);
-    /// After so long it is over.
+    /// The contest is over after this time.
     const QUIET: Duration = Duration::from_secs(2);
 
-    /// It was seen that it is undone, though the write was acknowledged. The first time that makes no difference: a person may have edited a
-    /// label.
+    /// Notes that an acknowledged write was undone. The first time makes no difference, because a person may have edited a label.
     pub fn note(&mut self, now: Instant) {
         let goes_on = self.0 != Instant::default() && now.since(self.0) <= Self::QUIET;
         self.0 = if goes_on { (self.0.max(now) + Self::WAIT).min(now + Self::LONGEST) } else { now };
     }
 
-    /// From when on it may be written again.
+    /// From when on the operator may write again.
     pub fn restores_from(&self) -> Instant {
         self.0
     }
 }
 
-/// The marks on pods that do not lead, which a controller may take off for ever. Who leads does not wait for them: they have a pace of their
-/// own.
+/// The marks on pods that do not lead, which a controller may remove for ever. The leader does not wait for them, because they have a pace
+/// of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     contest: Contest,
     /// The pods whose writes are under way.
     sent: BTreeMap<OpId, Uid>,
-    /// When the API server acknowledged the last write of each pod, unless that is long ago.
+    /// When the API server acknowledged the last write of each pod, unless that was long ago.
     written: BTreeMap<Uid, Instant>,
 }
 
 impl Marks {
-    /// A request goes out. A pod that was written to just before is written to again only if somebody has undone that.
+    /// Notes that a request is sent. A pod that was written to just before is written to again only if another program has undone that.
     pub fn send(&mut self, op: OpId, command: &Command, now: Instant) {
         let Command::WritePod(write) = command else { return };
         if write.change == PodChange::Promote {
@@ -58,7 +57,7 @@ impl Marks {
         self.sent.insert(op, write.uid.clone());
     }
 
-    /// A request has come to its end.
+    /// Takes the outcome of a request.
     pub fn take(&mut self, op: OpId, outcome: &Outcome, now: Instant) {
         let Some(uid) = self.sent.remove(&op) else { return };
         if let Outcome::PodWritten(PodOutcome::Written(_)) = outcome {
@@ -66,7 +65,7 @@ impl Marks {
         }
     }
 
-    /// From when on marks may be written again.
+    /// From when on the operator may write marks again.
     pub fn restores_from(&self) -> Instant {
         self.contest.restores_from()
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{Uid, Version};
 
-/// How many are remembered: an answer is not late by more deletions than that.
+/// The number of deletions that are remembered: no answer is late by more of them.
 const REMEMBERED: usize = 4096;
 
 /// The last objects that were deleted, and the versions as of which they are gone.

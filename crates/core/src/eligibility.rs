@@ -1,20 +1,20 @@
-//! Which pod may lead, and which of several is preferred.
+//! Decides which pod may lead, and which of several is preferred.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::{Instant, NEVER_LEADER_ANNOTATION, Node, PRIORITY_ANNOTATION, Pairs, Pod, Timestamp};
 
-/// What an election asks of its candidates.
+/// An election's requirements for its candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether a pod must be ready.
     pub require_ready: bool,
-    /// How long this operator must have seen it ready, before it may be elected.
+    /// How long this operator must have seen a pod ready before it may be elected.
     pub min_ready: Duration,
     /// Weights by node.
     pub preference: Vec<Preference>,
-    /// Whether a higher priority takes over from a healthy leader.
+    /// Whether a pod with a higher priority takes over from a healthy leader.
     pub preempt: bool,
     /// Whether a healthy leader on a node that is cordoned gives way to a pod on another node.
     pub leave_cordoned: bool,
@@ -35,7 +35,7 @@ impl Default for Rules {
 /// A weight for pods on nodes that carry all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preference {
-    /// Added to the weight of a pod that fits.
+    /// The number that is added to the weight of a matching pod.
     pub weight: u32,
     /// The labels of the node.
     pub node_labels: Pairs,
@@ -44,41 +44,41 @@ pub struct Preference {
 /// Why a pod can't lead. The first seven end a leadership, the rest only prevent a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotEligible {
-    /// It has finished, or was evicted.
+    /// The pod has finished, or was evicted.
     Finished,
-    /// Its deletion has been asked for.
+    /// The pod is being deleted.
     Deleting,
-    /// Its eviction has been announced.
+    /// The pod's eviction has been announced.
     Disrupted,
-    /// Its user excluded it by annotation.
+    /// A user excluded the pod by annotation.
     NeverLeader,
-    /// Its labels do not match the selector any more.
+    /// The pod's labels no longer match the selector.
     NotSelected,
-    /// Its node is not ready or can't be reached.
+    /// The pod's node is not ready or can't be reached.
     NodeLost,
-    /// It is not ready.
+    /// The pod is not ready.
     NotReady,
-    /// It is not bound to a node yet.
+    /// The pod is not bound to a node yet.
     NotScheduled,
-    /// Its node is cordoned, or about to be removed.
+    /// The pod's node is cordoned, or about to be removed.
     NodeCordoned,
-    /// It will have been ready for long enough at this moment.
+    /// The pod will have been ready for long enough at this moment.
     ReadyTooShortly(Instant),
     /// The candidate is the cluster, and the Deployment that it needs is not available.
     Unavailable,
 }
 
 impl NotEligible {
-    /// Whether the same pod may well lead again by itself, so that a failover delay makes sense.
+    /// Whether the same pod is likely to recover by itself, so that a failover delay makes sense.
     pub fn may_recover(self) -> bool {
         matches!(self, Self::NodeLost | Self::NotReady | Self::Unavailable)
     }
 }
 
-/// Whether a pod that leads may go on.
+/// Checks whether a pod that leads may continue.
 ///
 /// # Errors
-/// The reason for which it may not.
+/// Returns the reason why it may not.
 pub fn standing(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Result<(), NotEligible> {
     if pod.finished {
         Err(NotEligible::Finished)
@@ -97,10 +97,10 @@ pub fn standing(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Result<(), Not
     }
 }
 
-/// Whether a pod may be elected now.
+/// Checks whether a pod may be elected now.
 ///
 /// # Errors
-/// The reason for which it may not.
+/// Returns the reason why it may not.
 pub fn eligible(pod: &Pod, node: Option<&Node>, rules: &Rules, now: Instant) -> Result<(), NotEligible> {
     standing(pod, node, rules)?;
     if pod.node.is_none() {
@@ -118,10 +118,10 @@ pub fn eligible(pod: &Pod, node: Option<&Node>, rules: &Rules, now: Instant) -> 
     Ok(())
 }
 
-/// Whether a pod may be elected although it is not ready or its node is cordoned, because a user says so.
+/// Checks whether a pod may be elected although it is not ready or its node is cordoned, because a user says so.
 ///
 /// # Errors
-/// The reason for which it may not.
+/// Returns the reason why it may not.
 pub(super) fn eligible_by_force(
     pod: &Pod,
     node: Option<&Node>,
@@ -135,33 +135,33 @@ pub(super) fn eligible_by_force(
     }
 }
 
-/// What orders the eligible pods; the least is elected.
+/// The order of the eligible pods. The pod with the least rank is elected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(bool, bool, Reverse<i64>, Reverse<u64>, Reverse<bool>, bool, Timestamp, String);
 
-/// Why one pod goes before another one: the first difference between their ranks.
+/// Why one pod is preferred to another: the first difference between their ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advantage {
-    /// The other one failed its probe when it led last, or can't be labelled.
+    /// The other pod failed its probe when it last led, or can't be labelled.
     Trusted,
-    /// The other one was replaced by a switchover a short time ago.
+    /// A switchover replaced the other pod a short time ago.
     NotHeldBack,
-    /// Its priority, and the lower one of the other.
+    /// The pod's priority, and the other pod's lower one.
     Priority(i64, i64),
-    /// Its weight by the preferences, and the lower one of the other.
+    /// The pod's weight by the preferences, and the other pod's lower one.
     Weight(u64, u64),
-    /// It carries the leader's label already.
+    /// The pod carries the leader label already.
     Labelled,
-    /// It was made from a newer template.
+    /// The pod was created from a newer template.
     NewerTemplate,
-    /// It has been ready for longer.
+    /// The pod has been ready for longer.
     ReadyLonger,
-    /// Its name comes first.
+    /// The pod's name comes first.
     Name,
 }
 
 impl Rank {
-    /// Why this one goes before another one; none: it does not.
+    /// Why this pod is preferred to another one, or `None` if it is not.
     pub fn advantage_over(&self, other: &Self) -> Option<Advantage> {
         let Self(suspect, held_back, Reverse(priority), Reverse(weight), shows_leader, outdated, ready_since, _) = self;
         let Self(_, _, Reverse(their_priority), Reverse(their_weight), ..) = other;
@@ -187,17 +187,17 @@ impl Rank {
     }
 }
 
-/// What the order asks of a candidate, beside what is written on the pod and its node.
+/// The facts that order a candidate, apart from those on the pod and its node.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one question of the order")]
 pub(super) struct Standing {
-    /// It failed its probe when it led last, or can't be labelled.
+    /// The pod failed its probe when it last led, or can't be labelled.
     pub suspect: bool,
-    /// A switchover has just replaced it.
+    /// A switchover has just replaced the pod.
     pub held_back: bool,
-    /// It carries the leader's label.
+    /// The pod carries the leader label.
     pub shows_leader: bool,
-    /// It was made from an older template than others.
+    /// The pod was created from an older template than others.
     pub outdated: bool,
 }
 
@@ -215,12 +215,12 @@ pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, standing: Stan
     )
 }
 
-/// The priority that a user gave to a pod; 0 where it can't be read.
+/// The priority that a user gave to a pod, or 0 if it can't be read.
 pub(super) fn priority(pod: &Pod) -> i64 {
     pod.annotations.get(PRIORITY_ANNOTATION).and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// What is wrong with the annotations that a user wrote on a pod, as a sentence that says what to write.
+/// The defect in the annotations that a user wrote on a pod, as a sentence that says what to write.
 pub fn annotation_defect(pod: &Pod) -> Option<String> {
     if let Some(text) = pod.annotations.get(PRIORITY_ANNOTATION)
         && text.trim().parse::<i64>().is_err()
@@ -237,7 +237,7 @@ pub fn annotation_defect(pod: &Pod) -> Option<String> {
     }
 }
 
-/// Anything but a plain `false` keeps the pod from leading: whoever writes the annotation wants that.
+/// Any value but a plain `false` keeps the pod from leading, because the user who writes the annotation wants that.
 fn never_leader(pod: &Pod) -> bool {
     pod.annotations.get(NEVER_LEADER_ANNOTATION).is_some_and(|text| text.trim() != "false")
 }

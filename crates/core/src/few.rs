@@ -1,4 +1,4 @@
-//! Sets and maps in as little memory as can be.
+//! Sets and maps in as little memory as possible.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
@@ -8,8 +8,8 @@ use std::slice;
 /// Names of pods or elections.
 pub type Names = Few<String>;
 
-/// A set. There are several for each pod and each election, and most have one element, or a few. A large one is another kind of set, so
-/// that a change of it is as little work.
+/// A set. Each pod and each election has several, and most have one element, or a few. A large set is stored in another way, so that a
+/// change of it costs as little.
 #[derive(Clone, Debug)]
 pub struct Few<T>(Kind<T>);
 
@@ -24,27 +24,27 @@ enum Kind<T> {
 /// All elements of a set, in order.
 #[derive(Clone, Debug)]
 pub enum Iter<'a, T> {
-    /// Of a small set.
+    /// The elements of a small set.
     Few(slice::Iter<'a, T>),
-    /// Of a large one.
+    /// The elements of a large set.
     Many(btree_set::Iter<'a, T>),
 }
 
-/// Gives back the memory of a map from which all was taken. The map itself would keep room for eleven elements, and each election has some
-/// maps in which something is only for a moment.
+/// Gives back the memory of an empty map. The map itself would keep room for eleven elements, and each election has some maps that hold
+/// something only for a moment.
 pub fn give_back<K, V>(map: &mut BTreeMap<K, V>) {
     if map.is_empty() {
         *map = BTreeMap::new();
     }
 }
 
-/// So many take no more memory than they need.
+/// Sets up to this size take no more memory than they need.
 const EXACT: usize = 4;
-/// More than so many are a large set, until they are half as many.
+/// A set with more elements than this is a large one, until it has half as many.
 const MOST: usize = 64;
 
 impl<T: Ord> Few<T> {
-    /// Puts something in. Returns whether it was not there.
+    /// Inserts an element. Returns whether it is new.
     pub fn insert<Q>(&mut self, item: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -66,7 +66,7 @@ impl<T: Ord> Few<T> {
         }
     }
 
-    /// Takes something out. Returns whether it was there.
+    /// Removes an element. Returns whether it was there.
     pub fn remove<Q>(&mut self, item: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -90,7 +90,7 @@ impl<T: Ord> Few<T> {
         }
     }
 
-    /// Whether something is there.
+    /// Whether the set contains an element.
     pub fn contains<Q>(&self, item: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -112,7 +112,7 @@ where
 }
 
 impl<T> Few<T> {
-    /// All, in order.
+    /// All elements, in order.
     pub fn iter(&self) -> Iter<'_, T> {
         match &self.0 {
             Kind::Few(items) => Iter::Few(items.iter()),
@@ -120,7 +120,7 @@ impl<T> Few<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match &self.0 {
             Kind::Few(items) => items.len(),
@@ -128,12 +128,12 @@ impl<T> Few<T> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes all out.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,14 +1,14 @@
-//! How often the leader of a group changes in a row, and how long a change that can wait has to.
+//! Counts how often the leader of a group changes in a row, and decides how long a change that can wait has to.
 
 use std::time::Duration;
 
 use crate::{Instant, ProbeFailure, Reason};
 
-/// A leader that stays for so long ends a row of changes.
+/// A leader that stays for this long ends a row of changes.
 const CALM: Duration = Duration::from_secs(600);
-/// So many changes in a row are told.
+/// From this many changes in a row on, the operator reports them.
 const MANY: u32 = 5;
-/// So many changes that can wait come in a row without a pause.
+/// This many changes that can wait come in a row without a pause.
 const FREE: u32 = 2;
 /// The pause before the next change that can wait. It doubles with each further change in the row, up to the longest one.
 const SHORTEST: Duration = Duration::from_secs(10);
@@ -18,12 +18,13 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flapping {
     all: Row,
-    /// Those that could have waited. Only they make the next one wait: pods that were killed say nothing against a probe that fails now.
+    /// The changes that could have waited. Only they delay the next one, because pods that were killed say nothing against a probe that
+    /// fails now.
     optional: Row,
     last: Option<Reason>,
 }
 
-/// How many changes came in a row, and when the last one came.
+/// The number of changes in a row, and when the last one came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Row(u32, Option<Instant>);
 
@@ -38,7 +39,7 @@ impl Row {
 }
 
 impl Flapping {
-    /// The leader has changed. What a user or the lock has asked for does not count.
+    /// Notes a change of leader. A change that a user or the lock has asked for does not count.
     pub fn note(&mut self, reason: Reason, now: Instant) {
         if counts(reason) {
             self.all.note(now);
@@ -49,18 +50,18 @@ impl Flapping {
         }
     }
 
-    /// How many changes there were in a row.
+    /// The number of changes in a row.
     pub fn in_row(&self, now: Instant) -> u32 {
         self.all.count(now)
     }
 
-    /// The number of changes in a row, if they are many, and why the last one came.
+    /// The number of changes in a row, if there are many, and why the last one came.
     pub fn many(&self, now: Instant) -> Option<(u32, Reason)> {
         Some((self.in_row(now), self.last?)).filter(|(changes, _)| *changes >= MANY)
     }
 
-    /// Until when the next change has to wait, if it can. A leader that can't go on, or whose node is about to be drained, is replaced at
-    /// once.
+    /// Until when the next change has to wait, if it can. A leader that can't continue, or whose node is about to be drained, is replaced
+    /// at once.
     pub fn waits(&self, now: Instant) -> Option<Instant> {
         let further = self.optional.count(now).checked_sub(FREE + 1)?;
         let pause = SHORTEST.saturating_mul(2_u32.saturating_pow(further)).min(LONGEST);

@@ -4,61 +4,61 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::{Pod, Timestamp, Uid, Version};
 
-/// The most characters of a holder's name that count.
+/// The number of characters of a holder's name that count.
 pub const LONGEST_IDENTITY: usize = 512;
 
-/// What stands in a pattern for the pod's name, address or annotation.
+/// The placeholder in a pattern for the pod's name, address or annotation.
 const IDENTITY: &str = "{identity}";
 
-/// What is known of a lock that the candidates hold themselves.
+/// The state of a lock that the candidates hold themselves, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FollowedLock {
-    /// It was not read yet.
+    /// The operator has not read the lock yet.
     #[default]
     Unread,
-    /// It can't be read at present. Why, for people.
+    /// The operator can't read the lock at present. The text says why, for people.
     Unknown(String),
-    /// Nobody holds it.
+    /// The lock has no holder.
     Free(NotHeld),
-    /// Somebody holds it.
+    /// The lock has a holder.
     Held(LockHolder),
 }
 
-/// Why nobody holds a lock.
+/// Why a lock has no holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
     /// There is no such lock.
     Absent,
-    /// It names nobody.
+    /// The lock names no holder.
     Released,
-    /// F4: its holder has not renewed it for as long as it says itself.
+    /// F4: the holder has not renewed the lock for as long as the lock itself allows.
     Expired,
 }
 
-/// Who holds a lock, as the lock says it.
+/// The holder of a lock, as the lock describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockHolder {
-    /// How the holder names itself.
+    /// The name by which the holder identifies itself.
     pub identity: String,
-    /// Where it says that it is reached, if it says so beside its name.
+    /// The holder's address, if the lock has one beside the name.
     pub address: Option<String>,
-    /// What is another one each time when somebody acquires the lock. The same holder can have several in a row.
+    /// A value that changes each time a holder acquires the lock. The same holder can have several in a row.
     pub tenure: String,
     /// The version of the last write to the lock.
     pub version: Version,
-    /// How often the lock was acquired, as it says itself.
+    /// The number of times that the lock was acquired, by its own count.
     pub transitions: Option<i64>,
-    /// When the holder acquired it, by its own clock: for people, and nothing else.
+    /// When the holder acquired the lock, by its own clock: for people, and nothing else.
     pub since: Option<Timestamp>,
 }
 
 impl FollowedLock {
-    /// Whether it could be read.
+    /// Whether the operator could read the lock.
     pub fn is_known(&self) -> bool {
         matches!(self, Self::Free(_) | Self::Held(_))
     }
 
-    /// Whether it says the same as another one, apart from renewals.
+    /// Whether the lock says the same as another one, apart from renewals.
     pub fn says_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Held(one), Self::Held(other)) => {
@@ -70,27 +70,27 @@ impl FollowedLock {
     }
 }
 
-/// By what the holder's name is that of a pod.
+/// The property of a pod that the holder's name has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
-    /// By the pod's name.
+    /// The pod's name.
     PodName,
-    /// By one of its addresses.
+    /// An address of the pod.
     PodIp,
-    /// By the value of this annotation.
+    /// The value of this annotation of the pod.
     Annotation(String),
 }
 
-/// Which pod holds a lock.
+/// The rule by which a lock's holder is found among the pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRule {
-    /// By what the holder is found.
+    /// The property by which the holder is found.
     pub source: IdentitySource,
-    /// What the holder's whole name looks like; none: as most programs write it.
+    /// The pattern of the holder's whole name, or `None` for the usual one.
     pub pattern: Option<IdentityPattern>,
 }
 
-/// A pattern for the holder's name: `{identity}` stands for what is the pod's own, and `*` for any characters.
+/// A pattern for the holder's name: `{identity}` stands for the pod's own property, and `*` for any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern {
     before: String,
@@ -102,16 +102,16 @@ pub struct IdentityPattern {
 pub enum Unmapped {
     /// No pod of the group has that name, address or annotation.
     Nobody,
-    /// Several have.
+    /// Several pods have it.
     Several,
 }
 
 /// The lock that an election follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Following<'a> {
-    /// Which pod is its holder.
+    /// The rule by which the holder is found among the pods.
     pub rule: &'a IdentityRule,
-    /// What is known of it.
+    /// The state of the lock, as far as it is known.
     pub lock: &'a FollowedLock,
 }
 
@@ -124,7 +124,7 @@ impl Following<'_> {
 }
 
 impl IdentityPattern {
-    /// Reads a pattern; none: it does not have `{identity}` in it exactly once.
+    /// Reads a pattern, or returns `None` if it does not have `{identity}` in it exactly once.
     pub fn parse(text: &str) -> Option<Self> {
         let (before, after) = text.split_once(IDENTITY)?;
         (!after.contains(IDENTITY)).then(|| Self { before: before.into(), after: after.into() })
@@ -132,17 +132,17 @@ impl IdentityPattern {
 
     /// Whether a holder's name is that of a pod with this value.
     fn fits(&self, value: &str, name: &str) -> bool {
-        // The value is taken literally, wherever it stands: what a pod's owner writes into an annotation is no pattern.
+        // The value is taken literally, wherever it stands, because an annotation that the pod's owner writes is no pattern.
         let mut places = name.match_indices(value).map(|(at, _)| (&name[..at], &name[at + value.len()..]));
         places.any(|(before, after)| fits(&self.before, before) && fits(&self.after, after))
     }
 }
 
 impl IdentityRule {
-    /// The pod that holds the lock. A pod that has finished holds nothing any more, and its address may be another one's.
+    /// The pod that holds the lock. A pod that has finished holds nothing any more, and its address may belong to another one.
     ///
     /// # Errors
-    /// Why it is none of these pods.
+    /// Returns the reason why the holder is none of these pods.
     pub fn find<'a>(&self, holder: &LockHolder, pods: impl Iterator<Item = &'a Pod>) -> Result<&'a Pod, Unmapped> {
         let mut found = pods.filter(|pod| !pod.finished && self.is(pod, holder));
         match (found.next(), found.next()) {
@@ -156,7 +156,7 @@ impl IdentityRule {
         let name = holder.identity.as_str();
         match (&self.source, &self.pattern) {
             (IdentitySource::PodName, None) => {
-                // No pod's name has such a character in it.
+                // No pod's name contains this character.
                 name.strip_prefix(pod.name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
             }
             (IdentitySource::PodName, Some(pattern)) => pattern.fits(&pod.name, name),
@@ -176,7 +176,7 @@ impl IdentityRule {
     }
 }
 
-/// The address in a text that is one, or one with a port.
+/// The address in a text that is an address, or an address with a port.
 fn address(text: &str) -> Option<IpAddr> {
     let plain = || text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text).parse().ok();
     text.parse().map(|socket: SocketAddr| socket.ip()).ok().or_else(plain)

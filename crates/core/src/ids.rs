@@ -15,7 +15,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// One of the stores that locks are in.
+/// A store of locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub String);
 
@@ -26,24 +26,24 @@ impl StoreId {
     }
 }
 
-/// Where a lock is.
+/// The place of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Its store.
+    /// The lock's store.
     pub store: StoreId,
-    /// Its namespace; empty in a store that knows none.
+    /// The lock's namespace, empty in a store without namespaces.
     pub namespace: String,
-    /// Its name there.
+    /// The lock's name in its store.
     pub name: String,
 }
 
 impl Key {
-    /// A Lease.
+    /// The key of a Lease.
     pub fn lease(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { store: StoreId::leases(), namespace: namespace.into(), name: name.into() }
     }
 
-    /// No lock at all: of an election that may not touch any.
+    /// The key of an election that may not touch any lock.
     pub fn none() -> Self {
         Self::default()
     }
@@ -75,13 +75,13 @@ impl fmt::Display for Version {
 
 /// The number of a leadership: strictly increasing for a group, so that it serves as a fencing token.
 ///
-/// In a Lease at most `i32::MAX`, since it counts its transitions in 32 bits; in Consul it is an index of its log.
+/// In a Lease, the term is at most `i32::MAX`, because the Lease counts its transitions in 32 bits; in Consul it is an index of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Term(pub i64);
 
 impl Term {
-    /// How far a term that only a person could have written may be ahead of what is known for sure, and still be believed.
+    /// How far a term that only a person could have written may be ahead of the terms that are known for sure, and still be believed.
     /// Without a limit, one edited annotation could use up all terms.
     pub const CREDIBLE_LEAD: i64 = 1000;
 
@@ -91,8 +91,8 @@ impl Term {
         Self(self.0.saturating_add(1))
     }
 
-    /// Whether a group may have come so far. What is beyond, somebody wrote by hand, and it would soon leave no term for anybody.
-    /// `by_version`: the terms are versions of a store, not counted in a Lease.
+    /// Whether a group may have reached this term. A person wrote any larger one by hand, and it would soon leave no terms. `by_version`:
+    /// the terms are versions of a store, not counted in a Lease.
     pub fn is_credible(self, by_version: bool) -> bool {
         self.0 <= if by_version { i64::MAX / 2 } else { i64::from(i32::MAX - (1 << 20)) }
     }

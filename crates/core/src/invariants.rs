@@ -1,32 +1,32 @@
-//! What is promised, as predicates: one for each promise. The model checker, the simulations, and the checker of what a real
-//! cluster recorded use the same.
+//! The promises as predicates, one for each promise. The model checker, the simulations, and the checker of recordings of a real cluster
+//! all use them.
 
 use std::time::Duration;
 
 use super::{Instant, Markings, Pod, Term};
 
-/// Never two: at most one of a group's pods shows the leader's label, at every revision of the API server.
+/// Never two: at most one of a group's pods shows a leader label, at every revision of the API server.
 pub fn at_most_one_leader<'a>(pods: impl IntoIterator<Item = &'a Pod>, markings: &Markings) -> bool {
     at_most_one(pods.into_iter().map(|pod| markings.shows_leader(pod)))
 }
 
-/// Never two, between those who share a lock: at most one of them shows, at any moment, that it leads.
+/// Never two, between the holders that share a lock: at most one of them shows, at any moment, that it leads.
 pub fn at_most_one(leads: impl IntoIterator<Item = bool>) -> bool {
     leads.into_iter().filter(|leads| *leads).count() <= 1
 }
 
-/// The fencing token only rises: whoever is made leader, has a higher term than every leader before.
+/// The fencing token only rises: each new leader has a higher term than every leader before.
 pub fn term_rises(before: Option<Term>, now: Term) -> bool {
     before.is_none_or(|before| before < now)
 }
 
-/// A holder stops before anyone else may start: what it relies on ends no later than the moment from which its store gives the
-/// lock to others. Both by one clock, which nobody but an observer of all has.
+/// A holder stops before another one may start: it relies on the lock no longer than until its store gives the lock to others. Both moments
+/// are by one clock, which only an observer of all has.
 pub fn stops_in_time(relies_until: Instant, granted_from: Instant) -> bool {
     relies_until <= granted_from
 }
 
-/// Never none for long: a group that has had an eligible pod and no leader since a moment, has a leader again within the bound.
+/// Never none for long: a group that has had an eligible pod and no leader since a moment has a leader again within the bound.
 pub fn led_in_time(vacant_since: Option<Instant>, now: Instant, bound: Duration) -> bool {
     vacant_since.is_none_or(|since| now.since(since) <= bound)
 }

@@ -1,6 +1,6 @@
-//! The lock at one key in Consul, for a holder with a session of its own: when to try to acquire it, and whether it is held.
+//! The lock at one key in Consul, for a holder with a session of its own: when to try to acquire it, and whether the holder has it.
 //!
-//! That the session is valid is not judged here: [`SessionLife`](super::SessionLife) does that.
+//! [`SessionLife`](super::SessionLife) judges whether the session is valid.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{Instant, Version};
 /// A key, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenKey {
-    /// Its version.
+    /// The key's version.
     pub version: Version,
-    /// The session that holds it.
+    /// The session that holds the key.
     pub session: Option<String>,
 }
 
-/// What a lock needs.
+/// The next action that a lock needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyCommand {
     /// Read the key, past every cache.
@@ -25,21 +25,21 @@ pub enum KeyCommand {
     Lock {
         /// The session to lock it with.
         session: String,
-        /// The version last seen. `None`: there is no such key.
+        /// The version last seen, or `None` if there is no such key.
         expected: Option<Version>,
     },
-    /// Nothing before this moment, unless something is heard. `None`: nothing at all.
+    /// Do nothing before this moment, unless an event comes, or, with `None`, until an event comes.
     Wait(Option<Instant>),
 }
 
-/// One key, seen by one that wants to hold it.
+/// One key, as a process sees it that wants to hold it.
 #[derive(Clone, Debug)]
 pub struct KeyLock {
     ttl: Duration,
     /// The session, while it is valid.
     session: Option<String>,
     seen: Seen,
-    /// The highest version that was seen. What is older says nothing.
+    /// The highest version that was seen. An older version says nothing.
     known: Version,
     /// The version of this process's own write that acquired the lock.
     held: Option<Version>,
@@ -55,14 +55,14 @@ enum Seen {
 }
 
 impl KeyLock {
-    /// A key that nothing is known of. `owner` gives the jitter, `ttl` is that of the sessions.
+    /// A key of which nothing is known. `owner` seeds the jitter, `ttl` is that of the sessions.
     pub fn new(owner: &str, ttl: Duration) -> Self {
         let (known, not_before) = (Version::default(), Instant::default());
         Self { ttl, session: None, seen: Seen::Unknown, known, held: None, backoff: Backoff::new(owner), not_before }
     }
 
-    /// The session that the key is to be locked with. `None`: there is none that is valid. A6: whoever was without one for a moment
-    /// acquires the lock anew, in another term.
+    /// Sets the session that the key is to be locked with, or `None` if there is no valid one. A6: a holder that was without a session for
+    /// a moment acquires the lock again, in another term.
     pub fn session(&mut self, session: Option<&str>) {
         if self.session.as_deref() != session {
             self.session = session.map(str::to_owned);
@@ -70,8 +70,8 @@ impl KeyLock {
         }
     }
 
-    /// The key was seen, by an answer of this index. `None`: there is no such key. Returns whether that is news: something later may be
-    /// known.
+    /// Takes the key as an answer of this index shows it, or `None` if there is no such key. Returns whether that is news, because
+    /// something later may be known.
     pub fn observe(&mut self, index: Version, key: Option<SeenKey>, now: Instant) -> bool {
         let version = key.as_ref().map_or(index, |key| key.version);
         if version < self.known {
@@ -80,7 +80,7 @@ impl KeyLock {
         self.known = version;
         let next = key.map_or(Seen::Absent, Seen::Present);
         if next == Seen::Absent && self.holder().is_some_and(|holder| Some(holder) != self.session.as_deref()) {
-            // C6: its holder did not release it, and may not know yet.
+            // C6: the holder did not release the key, and may not know yet.
             self.not_before = self.not_before.max(now + self.ttl);
         }
         self.seen = next;
@@ -90,22 +90,22 @@ impl KeyLock {
         true
     }
 
-    /// A6: acquires the lock anew, in another term, although it is held.
+    /// A6: acquires the lock again, in another term, although it is held.
     pub fn reacquire(&mut self) {
         self.held = None;
     }
 
-    /// A consistent read has found no such key.
+    /// Takes the answer of a consistent read that there is no such key.
     pub fn absent(&mut self, now: Instant) {
         self.observe(self.known, None, now);
     }
 
-    /// Consul's indexes have gone back: it was put to an earlier state. Nothing counts that was seen before.
+    /// Forgets all that was seen before, because Consul's indexes have gone back: it was put back to an earlier state.
     pub fn forget(&mut self) {
         (self.seen, self.known, self.held) = (Seen::Unknown, Version::default(), None);
     }
 
-    /// What to do now.
+    /// The next action.
     pub fn next(&self, now: Instant) -> KeyCommand {
         let wait = |until: Instant| (now < until).then_some(KeyCommand::Wait(Some(until)));
         let until = self.backoff.waits(now).map_or(self.not_before, |until| until.max(self.not_before));
@@ -114,8 +114,8 @@ impl KeyLock {
             Seen::Absent => None,
             Seen::Present(key) => Some(key.version),
         };
-        // Free, or held by an earlier process in its place, which is gone (A5), or by a request whose answer was lost: the version of
-        // a write of this process is its term (A6).
+        // The key is free, or held by an earlier process in this one's place, which is gone (A5), or locked by a request whose answer was
+        // lost: the version of a write of this process is its term (A6).
         let may_have = |own: &&String| self.holder().is_none_or(|holder| holder == *own) && self.held.is_none();
         match self.session.as_ref().filter(may_have) {
             Some(own) => wait(until).unwrap_or(KeyCommand::Lock { session: own.clone(), expected }),
@@ -123,7 +123,7 @@ impl KeyLock {
         }
     }
 
-    /// A request to lock it with this session succeeded.
+    /// Takes the success of a request to lock the key with this session.
     pub fn locked(&mut self, session: &str, version: Version) {
         self.backoff.reset();
         if version < self.known {
@@ -134,17 +134,17 @@ impl KeyLock {
         self.held = (self.session.as_deref() == Some(session)).then_some(version);
     }
 
-    /// Consul gives it to nobody yet, for its lock delay.
+    /// Notes that Consul gives the key to no session yet, because of its lock delay.
     pub fn delayed(&mut self, now: Instant) {
         self.backoff.delay_shortly(now);
     }
 
-    /// It was refused, because the key is not as it was seen.
+    /// Takes a refusal, because the key is not as it was seen.
     pub fn overtaken(&mut self) {
         self.seen = Seen::Unknown;
     }
 
-    /// A request failed. If it may have been carried out, what is there has to be read.
+    /// Takes a failed request. If it may have been carried out, the key has to be read.
     pub fn failed(&mut self, may_be_done: bool, now: Instant) {
         self.backoff.delay(now);
         if may_be_done {
@@ -157,7 +157,7 @@ impl KeyLock {
         self.held
     }
 
-    /// Whether it was seen last that nobody holds it.
+    /// Whether the key had no holder when it was last seen.
     pub fn is_free(&self) -> bool {
         match &self.seen {
             Seen::Unknown => false,
@@ -166,7 +166,7 @@ impl KeyLock {
         }
     }
 
-    /// Who was seen to hold it last.
+    /// The session that held the key when it was last seen.
     pub fn holder(&self) -> Option<&str> {
         match &self.seen {
             Seen::Present(key) => key.session.as_deref(),

@@ -1,24 +1,24 @@
-//! How long what is held in a store is surely its holder's own.
+//! How long a holder can rely on a lock in a store.
 
 use super::Instant;
 
-/// How long what is held in a store, or hangs on a session, is surely its holder's own.
+/// How long a holder can rely on a lock in a store, or on a claim that depends on a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockValidity {
-    /// It is known to have ended, from the store itself.
+    /// The hold is known to have ended, from the store itself.
     Ended,
-    /// It was not renewed in time, or never was: it may be somebody else's.
+    /// The hold was not renewed in time, or never was, so another holder may have the lock.
     Lapsed,
-    /// Nothing is known yet: it was not looked up, or was found and not yet renewed.
+    /// Nothing is known yet: the hold was not looked up, or was found and not yet renewed.
     Unknown,
-    /// Up to this moment, and longer only if it is renewed before.
+    /// The hold lasts up to this moment, and longer only if it is renewed before.
     Until(Instant),
-    /// For good: nobody else can take it without a compare-and-swap that this cluster would notice.
+    /// The hold lasts for good: no other holder can take the lock without a compare-and-swap that this cluster would notice.
     Unlimited,
 }
 
 impl LockValidity {
-    /// Whether it surely lasts at a moment.
+    /// Whether the hold surely lasts at a moment.
     pub fn lasts(self, now: Instant) -> bool {
         match self {
             Self::Ended | Self::Lapsed | Self::Unknown => false,

@@ -1,4 +1,4 @@
-//! What the stores' watches have shown of the locks, which election wrote each, and whom each names.
+//! The locks as the stores' watches have shown them, by the election that wrote each and by the holder that each names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use crate::few::Few;
 use crate::{Key, PlacedBid, StoreId, Stored, Uid, Version};
 
-/// All locks, of all stores. Nothing that is older than what is known takes its place.
+/// All locks, of all stores. An older observation never replaces a newer one.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
     records: HashMap<Key, (Version, Arc<Stored>)>,
-    /// Which locks an election wrote.
+    /// The locks that each election wrote.
     written: HashMap<Uid, Few<Key>>,
-    /// What was answered to offers of locks.
+    /// The bids that answer offers of locks.
     bids: BTreeMap<Key, Vec<PlacedBid>>,
-    /// Which locks of this cluster name a holder.
+    /// The locks of this cluster that name each holder.
     naming: HashMap<Uid, Few<Key>>,
 }
 
 impl Locks {
-    /// What is under a key, as last seen.
+    /// The content of a key, as last seen.
     pub fn get(&self, key: &Key) -> Option<&(Version, Arc<Stored>)> {
         self.records.get(key)
     }
@@ -35,7 +35,7 @@ impl Locks {
         self.naming.get(holder).into_iter().flatten()
     }
 
-    /// Takes what is under a key, as of a version. Returns what was known before, unless that is as new.
+    /// Takes the content of a key, as of a version. Returns the former content, unless that is as new.
     pub fn put(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> Option<Arc<Stored>> {
         if self.records.get(key).is_some_and(|(known, _)| *known >= version) {
             return None;
@@ -56,17 +56,17 @@ impl Locks {
         Some(before)
     }
 
-    /// What was answered to an offer of a lock, as last seen.
+    /// The bids that answer an offer of a lock, as last seen.
     pub fn bids(&self, key: &Key) -> &[PlacedBid] {
         self.bids.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets the answers to offers of locks inside a scope: all of them are about to be told.
+    /// Forgets the bids inside a scope, because all of them are about to be reported.
     pub fn forget_bids(&mut self, inside: impl Fn(&Key) -> bool) {
         self.bids.retain(|key, _| !inside(key));
     }
 
-    /// Takes all answers to an offer of a lock.
+    /// Takes all bids that answer an offer of a lock.
     pub fn put_bids(&mut self, key: &Key, bids: Vec<PlacedBid>) {
         if bids.is_empty() {
             self.bids.remove(key);
@@ -88,7 +88,7 @@ impl Locks {
         self.records.iter().any(|(key, (_, stored))| key.store == *store && stored.record().is_some())
     }
 
-    /// Forgets what was seen inside a scope: its versions begin anew.
+    /// Forgets the locks inside a scope, because their versions begin again.
     pub fn forget(&mut self, inside: impl Fn(&Key) -> bool) {
         for (key, _) in self.within(inside) {
             if let Some((_, stored)) = self.records.remove(&key) {

@@ -1,4 +1,4 @@
-//! What is written on pods for their roles, and the patches that write it.
+//! The labels and annotations that pods get for their roles, and the patches that write them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::replaced::{REPLACED_ANNOTATION, Replaced};
 use super::{Changes, Pairs, Pod, Term};
 
-/// On every pod that lictor has labelled: the term under which it was written last, for the leader its fencing token.
+/// The annotation, on every pod that lictor has labelled, with the term under which it was last written. For the leader, this is the
+/// fencing token.
 pub const TERM_ANNOTATION: &str = "lictor.dev/term";
 
-/// On every pod that lictor has labelled: the election's name, so that the labels are found again and taken off.
+/// The annotation, on every pod that lictor has labelled, with the election's name, by which the labels are found again and taken off.
 pub const ELECTION_ANNOTATION: &str = "lictor.dev/election";
 
-/// Kubernetes' own: of a ReplicaSet's pods, those with the lowest are deleted first when it has fewer replicas. Without it: 0.
+/// Kubernetes' own annotation. When a ReplicaSet gets fewer replicas, it first deletes the pods with the lowest value. Without it: 0.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Beside it, on a leader: the cost that lictor has written. Any other cost is somebody else's, and stays.
+/// The annotation, on a leader, with the cost that lictor has written. Any other cost belongs to another program, and stays.
 pub const WRITTEN_COST_ANNOTATION: &str = "lictor.dev/pod-deletion-cost";
 
-/// A leader's deletion cost: above what pods have that nobody gave any, and too low to keep an autoscaler of nodes from its work.
+/// A leader's deletion cost: above that of pods without a cost, and too low to keep an autoscaler of nodes from its work.
 const LEADERS_COST: &str = "1000";
 
-/// What a pod carries at the version for which a role is written on it.
+/// The state of a pod at the version for which a role is written on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
     cost: DeletionCost,
@@ -31,18 +32,18 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Of a pod as it was seen.
+    /// The state of a pod as it was seen.
     pub(crate) fn of(pod: &Pod) -> Self {
         Self { cost: DeletionCost::of(pod), labels: pod.labels.clone(), annotations: pod.annotations.clone() }
     }
 }
 
-/// Whose the deletion cost on a pod is.
+/// The owner of the deletion cost on a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct DeletionCost {
-    /// Somebody else wrote it.
+    /// Whether another program wrote the cost.
     foreign: bool,
-    /// The pod says that lictor wrote one.
+    /// Whether the pod says that lictor wrote a cost.
     written: bool,
 }
 
@@ -53,7 +54,7 @@ impl DeletionCost {
         Self { foreign: cost.is_some() && cost != written, written: written.is_some() }
     }
 
-    /// Takes off what lictor wrote.
+    /// Takes off the cost that lictor wrote.
     fn take_off(self, patch: &mut PodPatch) {
         if self.written {
             patch.annotations.take_off(WRITTEN_COST_ANNOTATION);
@@ -67,10 +68,10 @@ impl DeletionCost {
 /// Labels and annotations of one role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marking {
-    /// Labels.
+    /// The labels.
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
     pub labels: Pairs,
-    /// Annotations.
+    /// The annotations.
     #[serde(default, skip_serializing_if = "Pairs::is_empty")]
     pub annotations: Pairs,
 }
@@ -86,11 +87,11 @@ impl Marking {
 /// The markings of both roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Markings {
-    /// On the leader.
+    /// The marking of the leader.
     pub leader: Marking,
-    /// On the other candidates.
+    /// The marking of the other candidates.
     pub follower: Marking,
-    /// Whether values that somebody else owns are replaced, and restored afterwards (O1).
+    /// Whether lictor replaces values that somebody else owns, and restores them afterwards (O1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
 }
@@ -98,15 +99,15 @@ pub struct Markings {
 /// Labels and annotations to set and to take off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodPatch {
-    /// Labels.
+    /// The labels.
     pub labels: Changes,
-    /// Annotations.
+    /// The annotations.
     pub annotations: Changes,
 }
 
 impl Markings {
-    /// Whether a pod shows itself as leader: it carries a leader's label whose value a follower does not have. One of several
-    /// is enough, so that a half-removed marking still counts.
+    /// Whether a pod shows itself as the leader: it carries a leader label whose value a follower does not have. One of several is enough,
+    /// so that a half-removed marking still counts.
     pub fn shows_leader(&self, pod: &Pod) -> bool {
         self.leader
             .labels
@@ -114,14 +115,14 @@ impl Markings {
             .any(|(key, value)| self.follower.labels.get(key) != Some(value) && pod.labels.get(key) == Some(value))
     }
 
-    /// Whether a pod is marked as leader of this term, wholly.
+    /// Whether a pod is completely marked as the leader of this term.
     pub fn is_leader(&self, pod: &Pod, term: Term) -> bool {
         self.leader.is_on(pod)
             && term_of(pod) == Some(term)
             && superfluous(&self.follower, &self.leader).all(|key| key.is_off(pod))
     }
 
-    /// Whether a pod is marked as follower, wholly.
+    /// Whether a pod is completely marked as a follower.
     pub fn is_follower(&self, pod: &Pod) -> bool {
         self.follower.is_on(pod)
             && !self.shows_leader(pod)
@@ -129,8 +130,8 @@ impl Markings {
             && !DeletionCost::of(pod).written
     }
 
-    /// Marks a pod as leader. `former` are the markings of earlier specs, whose leftovers go with it. `before`: what the pod carries, at
-    /// the version for which it is written.
+    /// Marks a pod as the leader. `former` are the markings of earlier specs, whose leftovers the patch removes. `before` is the pod's
+    /// state at the version for which the patch is written.
     pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
         let mut patch = self.patch((&self.leader, &self.follower), election, term, former, before);
         let kept = before.cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
@@ -142,12 +143,12 @@ impl Markings {
         patch
     }
 
-    /// Marks a pod as follower. The term makes it a write that changes the pod's version even if all else is there already.
+    /// Marks a pod as a follower. The term changes the pod's version even if everything else is there already.
     pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
         self.patch((&self.follower, &self.leader), election, term, former, before)
     }
 
-    /// Takes off what these markings may have written on a pod, and nothing that has another value.
+    /// Takes off what these markings may have written on a pod, and no key that has another value.
     pub fn removal(all: &[&Self], pod: &Pod) -> PodPatch {
         let mut patch = PodPatch::default();
         for marking in all.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
@@ -169,8 +170,8 @@ impl Markings {
             let Replaced { labels, annotations } = Replaced::on(pod);
             let restore =
                 |changes: &mut Changes, have: &Pairs, replaced: &BTreeMap<String, String>, own: &BTreeSet<&str>| {
-                    // What somebody has written in the place of lictor's own since, stays; and no key is restored that lictor did not write,
-                    // whatever a template has copied into the annotation.
+                    // A value that another program has written over lictor's own since then stays. And lictor restores no key that it did
+                    // not write, whatever a template has copied into the annotation.
                     let free = |key: &str, changes: &Changes| changes.contains_key(key) || !have.contains_key(key);
                     for (key, value) in replaced.iter().filter(|(key, _)| own.contains(key.as_str())) {
                         if free(key, changes) {
@@ -195,7 +196,7 @@ impl Markings {
         })
     }
 
-    /// Whether a pod still carries something of these markings that `present` would not write.
+    /// Whether a pod still carries a part of these markings that `present` would not write.
     pub fn has_leftover(&self, pod: &Pod, present: &Self) -> bool {
         let stale = |have: &Pairs, written: &Pairs, kept: BTreeSet<&str>| {
             written.iter().any(|(key, value)| !kept.contains(key) && have.get(key) == Some(value))
@@ -226,7 +227,7 @@ impl Markings {
     ) -> PodPatch {
         let mut patch = PodPatch::default();
         before.cost.take_off(&mut patch);
-        // O1: what an earlier spec did not write stays, as what came with a new pod from its template.
+        // O1: a value that no earlier spec wrote stays, because it came with a new pod from its template.
         let own = |is_label, key: &str, have: &Pairs| {
             have.get(key).is_none_or(|value| former.iter().any(|markings| markings.write(is_label, key, value)))
         };
@@ -245,14 +246,14 @@ impl Markings {
         patch
     }
 
-    /// O1: notes what is about to be replaced, and restores what no role of this spec has any more.
+    /// O1: notes the values that are about to be replaced, and restores those whose keys no role of this spec has any more.
     fn keep_replaced(&self, patch: &mut PodPatch, former: &[Self], before: &Before) {
         let known = before.annotations.get(REPLACED_ANNOTATION);
         if !self.replaces && known.is_none() {
             return;
         }
         let mut replaced = known.map(Replaced::read).unwrap_or_default();
-        // On a pod without the mark, an own value may be one that somebody wrote by hand, and it would not be restored either.
+        // On a pod without the mark, an own value may be one that a person wrote by hand, and it would not be restored either.
         let own = |is_label, key: &str, value: &str| {
             [self].into_iter().chain(former).any(|markings| markings.write(is_label, key, value))
         };
@@ -279,7 +280,7 @@ impl Markings {
             }
             let gone: Vec<String> = kept.keys().filter(|key| !present.contains(key.as_str())).cloned().collect();
             for (key, value) in gone.into_iter().filter_map(|key| kept.remove_entry(&key)) {
-                // Another key was never lictor's: a template has copied the annotation.
+                // Another key was never lictor's, because a template has copied the annotation.
                 if earlier.contains(key.as_str()) {
                     changes.set(&key, &value);
                 }
@@ -294,7 +295,7 @@ impl Markings {
 }
 
 impl PodPatch {
-    /// Whether it would change nothing.
+    /// Whether the patch would change nothing.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty()
     }
@@ -305,18 +306,18 @@ impl PodPatch {
         self.annotations.apply(&mut to.annotations);
     }
 
-    /// Notes who writes, and under which term.
+    /// Notes the election that writes, and its term.
     pub(super) fn stamp(&mut self, election: &str, term: Term) {
         let term = term.to_string();
         self.annotations.extend([(TERM_ANNOTATION, Some(&*term)), (ELECTION_ANNOTATION, Some(election))]);
     }
 
-    /// Notes the term alone, on a pod that is not the election's: its version has to change.
+    /// Notes the term alone, on a pod that is not the election's, to change the pod's version.
     pub(super) fn note_term(&mut self, term: Term) {
         self.annotations.set(TERM_ANNOTATION, &term.to_string());
     }
 
-    /// The first thing that a pod lacks of this patch, as a sentence; `None`: the pod is as the patch wants it.
+    /// The first thing of this patch that a pod lacks, as a sentence, or `None` if the pod lacks nothing.
     pub(super) fn lacks(&self, pod: &Pod) -> Option<String> {
         let lacking = |have: &Pairs, wanted: &Changes, what: &str| {
             let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != *value)?;
@@ -352,7 +353,7 @@ impl Name<'_> {
     }
 }
 
-/// What one role writes and the other does not.
+/// The labels and annotations that one role has and the other has not.
 fn superfluous<'a>(of: &'a Marking, than: &'a Marking) -> impl Iterator<Item = Name<'a>> {
     let labels = of.labels.keys().filter(|key| !than.labels.contains_key(key)).map(Name::Label);
     labels.chain(of.annotations.keys().filter(|key| !than.annotations.contains_key(key)).map(Name::Annotation))

@@ -1,14 +1,14 @@
-//! Which pods a group has to do with, and what was seen of them last.
+//! The pods that a group has to do with, and their last observed state.
 //!
-//! A group's candidates are the pods that its selector matches. It may have to write to more: to pods of its earlier selectors, to
-//! those that carry its annotation, and to the leader that the lock's record names.
+//! A group's candidates are the pods that its selector matches. The operator may have to write to more pods: those of its earlier
+//! selectors, those that carry its annotation, and the leader that the lock's record names.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::{Deletions, ELECTION_ANNOTATION, Instant, Names, Pod, Record, Scope, Selector, Uid};
 
-/// The pods of a namespace by name, as they were seen last.
+/// The pods of a namespace by name, as last seen.
 #[derive(Clone, Debug, Default)]
 pub struct PodCache(HashMap<String, Box<Pod>>);
 
@@ -25,13 +25,13 @@ impl PodCache {
         all.into_iter()
     }
 
-    /// Whether there are none.
+    /// Whether there are no pods.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes a pod as a watch or an answer shows it, unless a newer one is known, also by the same name. Returns what was known by that
-    /// name and what is known now, if it is news.
+    /// Takes a pod as a watch or an answer shows it, unless a newer one of that name is known. If it is news, returns the former pod of
+    /// that name and the present one.
     pub fn put(&mut self, mut pod: Pod, deletions: &mut Deletions, now: Instant) -> Option<(Option<Pod>, &Pod)> {
         let known = self.0.get(&pod.name);
         if deletions.cover(&pod.uid, pod.version) || known.is_some_and(|known| known.version >= pod.version) {
@@ -51,27 +51,27 @@ impl PodCache {
         })
     }
 
-    /// Forgets a pod. Returns it, if it was there: the name may belong to another one.
+    /// Forgets a pod. Returns the pod if it was there, because another pod may have its name.
     pub fn remove(&mut self, name: &str, uid: &Uid) -> Option<Pod> {
         if self.0.get(name)?.uid == *uid { self.0.remove(name).map(|pod| *pod) } else { None }
     }
 
-    /// Forgets all.
+    /// Forgets all pods.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// What decides which pods a group has to do with.
+/// The facts that decide which pods a group has to do with.
 #[derive(Clone, Copy, Debug)]
 pub struct Concern<'a> {
     /// The election's name.
     pub election: &'a str,
-    /// The selector that the user wants; none: nothing that is valid.
+    /// The selector that the user wants, or `None` if there is no valid one.
     pub selector: Option<&'a Selector>,
-    /// The record of its lock.
+    /// The record of the group's lock.
     pub record: Option<&'a Record>,
-    /// H16: what was noted as written on pods, where others can write that record; none: what it says counts.
+    /// H16: the scopes that were noted as written on pods, if others can write that record. `None` if the record counts.
     pub noted: Option<&'a [Scope]>,
 }
 
@@ -81,7 +81,7 @@ impl Concern<'_> {
     }
 
     fn includes(&self, pod: &Pod, earlier: &[Selector]) -> bool {
-        // H16: a leader has the mark, or it is no leader yet, and then it is one of the selected.
+        // H16: a leader has the mark, or it is no leader yet and is among the selected pods.
         let record = self.record.filter(|_| self.noted.is_none());
         let leads = || record.and_then(|record| record.holder.as_ref()).is_some_and(|holder| holder.uid == pod.uid);
         self.selects(pod)
@@ -96,36 +96,36 @@ impl Concern<'_> {
 pub struct Members {
     all: Names,
     candidates: Names,
-    /// The selectors of records, under which pods may have been written to.
+    /// The selectors of records, under which the operator may have written to pods.
     earlier: Vec<Selector>,
 }
 
-/// What a pod is to a group.
+/// The relation of a pod to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// Whether the group has, or had, to do with it.
+    /// Whether the group has, or had, to do with the pod.
     pub concerned: bool,
-    /// Whether it has become a candidate, or is none any more.
+    /// Whether the pod has become a candidate, or is no longer one.
     pub switched: Option<bool>,
 }
 
 impl Members {
-    /// The pods that it may have to write to, the candidates included.
+    /// The pods that the operator may have to write to, including the candidates.
     pub fn all(&self) -> impl Iterator<Item = &String> {
         self.all.iter()
     }
 
-    /// The pods that its selector matches.
+    /// The pods that the group's selector matches.
     pub fn candidates(&self) -> impl Iterator<Item = &String> {
         self.candidates.iter()
     }
 
-    /// Whether it may have to write to a pod.
+    /// Whether the operator may have to write to a pod.
     pub fn include(&self, pod: &str) -> bool {
         self.all.contains(pod)
     }
 
-    /// Whether its selector matches a pod.
+    /// Whether the group's selector matches a pod.
     pub fn select(&self, pod: &str) -> bool {
         self.candidates.contains(pod)
     }
@@ -145,8 +145,8 @@ impl Members {
         self.all.remove(pod)
     }
 
-    /// Takes the selectors under which pods may have been written to. `records`: of all locks that were written for the group, and
-    /// that nobody else can write.
+    /// Takes the selectors under which the operator may have written to pods. `records`: those of all locks that were written for the
+    /// group, and that only this cluster can write.
     pub fn learn<'a>(&mut self, concern: &Concern<'a>, records: impl Iterator<Item = &'a Record>) {
         self.earlier.clear();
         let noted = concern.noted.into_iter().flatten();
@@ -158,13 +158,13 @@ impl Members {
         }
     }
 
-    /// The selectors that it has learnt, and no present one.
+    /// The selectors of records, without the present one.
     pub fn earlier(&self) -> &[Selector] {
         &self.earlier
     }
 
-    /// Looks through pods: a selector has changed. `pods`: all that the group may have to do with, and perhaps others. Returns the pods
-    /// that have become candidates, or are none any more.
+    /// Looks through pods after a selector has changed. `pods`: all that the group may have to do with, and perhaps others. Returns the
+    /// pods that have become candidates, or are no longer ones.
     pub fn gather<'p>(
         &mut self,
         pods: impl Iterator<Item = &'p Pod> + Clone,
@@ -192,7 +192,7 @@ impl Members {
     }
 }
 
-/// Puts a name into a set or takes it out. Returns whether it was in it.
+/// Puts a name into a set or takes it out. Returns whether it was in the set.
 fn enter(names: &mut Names, name: &str, is: bool) -> bool {
     if is { !names.insert(name) } else { names.remove(name) }
 }

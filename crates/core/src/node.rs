@@ -1,4 +1,4 @@
-//! What an election knows of a node.
+//! A node, as an election knows it.
 
 use super::Pairs;
 
@@ -10,8 +10,8 @@ pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 pub struct Node {
     /// All labels.
     pub labels: Pairs,
-    /// Whether its condition Ready is anything but true, or the taint for that is on it: its pods count as lost.
+    /// Whether the condition Ready is anything but true, or the taint for that is on the node, so its pods count as lost.
     pub lost: bool,
-    /// Whether it is cordoned, or tainted because it is about to be removed: its pods are not newly elected, and leaders leave it.
+    /// Whether the node is cordoned, or tainted because it is about to be removed, so its pods are not newly elected, and leaders leave it.
     pub cordoned: bool,
 }

@@ -1,10 +1,10 @@
-//! C10: what a replica takes off that need not act for it: the leader label of a pod, and the address in a slice, of a term that is
-//! over, because another cluster has taken the lock in a higher one.
+//! C10: the writes of a replica that does not act: it takes off the leader label of a pod, and the address in a slice, of a term that is
+//! over because another cluster has taken the lock in a higher one.
 //!
-//! That a term is over stays true for ever, so no claim and no clock is needed. Whoever was elected in this cluster *afterwards* has a
-//! higher term, and its promotion gave the pod another version: a request for the version that was seen here fails. What the replica knows
-//! may be old, though: the election may have another lock by now. So after it has seen the pods, it reads the election and the
-//! lock, and writes only if both are as it knew them.
+//! A term that is over stays so for ever, so the replica needs no claim and no clock. A pod that was elected in this cluster *afterwards*
+//! has a higher term, and its promotion gave the pod another version, so a request for the version that was seen here fails. The replica's
+//! knowledge may be old, though, because the election may have another lock by now. So after it has seen the pods, it reads the election
+//! and the lock, and writes only if both are as it knew them.
 
 use std::collections::BTreeSet;
 
@@ -15,31 +15,31 @@ use crate::{
     Slice, SliceContent, SliceOutcome, Stored, Term, Uid, WritePod, WriteSlice,
 };
 
-/// A group whose lock another cluster holds, as a replica sees it that does not act.
+/// A group whose lock another cluster holds, as a replica that does not act sees it.
 #[derive(Clone, Copy)]
 pub struct HeldElsewhere<'a> {
     /// The moment of the step.
     pub now: Instant,
     /// The election's generation that the rest is read from.
     pub generation: i64,
-    /// Where its lock is.
+    /// The key of the group's lock.
     pub key: &'a Key,
-    /// Which pods, and what is written on them.
+    /// The selected pods, and the labels and annotations that are written on them.
     pub scope: &'a Scope,
-    /// The pods that it may have written to.
+    /// The pods that the operator may have written to.
     pub pods: &'a [&'a Pod],
-    /// The slices that it may have written.
+    /// The slices that the operator may have written.
     pub slices: &'a [&'a Slice],
-    /// Who holds the lock, by the store's watch.
+    /// The holder of the lock, by the store's watch.
     pub rival: &'a Rival,
 }
 
-/// What is being taken off.
+/// The marks that are being taken off.
 #[derive(Clone, Debug)]
 pub(crate) struct Overtaken {
     phase: Phase,
     backoff: Backoff,
-    /// For which holder of the lock the back-off counts.
+    /// The holder of the lock for which the back-off counts.
     of: Option<(Option<String>, Term)>,
 }
 
@@ -47,24 +47,24 @@ pub(crate) struct Overtaken {
 enum Phase {
     #[default]
     Idle,
-    /// The election and the lock are read.
+    /// The replica reads the election and the lock.
     Confirming(Box<Confirming>),
-    /// Both are as they were known: this is to be sent.
+    /// Both are as they were known, so these commands are to be sent.
     Confirmed(OpId, Vec<Command>),
     Writing(BTreeSet<OpId>),
 }
 
 #[derive(Clone, Debug)]
 struct Confirming {
-    /// The request for the election; none: it is the one that was known.
+    /// The read of the election, or `None` if it was answered as expected.
     election: Option<OpId>,
-    /// The request for the lock; none: it was answered.
+    /// The read of the lock, or `None` if it was answered.
     lock: Option<OpId>,
     generation: i64,
     /// The cluster that holds the lock.
     cluster: Option<String>,
     last: OpId,
-    /// What is taken off, with its term.
+    /// The commands that take marks off, each with the term of its mark.
     due: Vec<(Term, Command)>,
 }
 
@@ -73,7 +73,7 @@ impl Overtaken {
         Self { phase: Phase::Idle, backoff: Backoff::new(seed), of: None }
     }
 
-    /// Forgets what is under way.
+    /// Forgets the requests that are under way.
     pub(crate) fn forget(&mut self) {
         self.phase = Phase::Idle;
     }
@@ -156,7 +156,7 @@ impl Overtaken {
                     self.phase = Phase::Idle;
                 }
                 if !done {
-                    // It was changed meanwhile, or it is not known: the watch shows what there is.
+                    // The pod or slice was changed meanwhile, or the outcome is unknown: the watch will show the present state.
                     self.backoff.delay_shortly(now);
                 }
                 true
@@ -167,7 +167,7 @@ impl Overtaken {
 }
 
 impl Confirming {
-    /// Takes an answer. Returns whether all is as it was known.
+    /// Takes an answer. Returns whether everything is as it was known.
     fn take(&mut self, op: OpId, outcome: &Outcome, uid: &Uid) -> bool {
         match outcome {
             Outcome::ElectionRead(Ok(ElectionRead::Present { uid: of, generation })) => {
@@ -184,7 +184,7 @@ impl Confirming {
     }
 }
 
-/// What leads here in a term below that of the cluster that holds the lock.
+/// The commands against leaders here whose term is below that of the cluster that holds the lock.
 fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(Term, Command)> {
     let HeldElsewhere { scope, rival, pods, slices, .. } = *known;
     let pods = pods.iter().filter_map(|pod| {
@@ -206,7 +206,7 @@ fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(
         };
         leads.then_some((*term, Command::WriteSlice(write)))
     });
-    // A Service reaches nobody before the label goes.
+    // The slice comes first, so that no Service reaches the pod when its label goes.
     slices.chain(pods).collect()
 }
 

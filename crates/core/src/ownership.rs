@@ -1,34 +1,34 @@
 //! O1: lictor writes a label or an annotation on a pod only where nobody else owns that key.
 //!
 //! The labels that a pod's controller selects by are the controller's, whatever the pod carries: a `ReplicaSet` lets go of a pod that it no
-//! longer selects, and makes another one. Apart from these, a pod that carries none of an election's keys is free. One that the election
-//! has marked carries the election's own values, or values that somebody changed since, which are corrected. Everything else may
-//! belong to somebody: to a Service, to a person.
+//! longer selects, and creates another one. Apart from these, a pod that carries none of an election's keys is free. A pod that the
+//! election has marked carries the election's own values, or values that another program changed since, which the operator corrects.
+//! Everything else may belong to a Service or to a person.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, TERM_ANNOTATION, Uid};
 
-/// Which keys of a pod came with it from the template of its controller, as the API server tells (`metadata.managedFields`).
+/// The keys that came with a pod from the template of its controller, as the API server reports (`metadata.managedFields`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
-    /// The labels and annotations that whoever created the pod wrote; `None`: the API server does not tell.
+    /// The labels and annotations that the creator of the pod wrote, or `None` if the API server does not report them.
     pub created_with: Option<BTreeSet<String>>,
 }
 
-/// The provenance of pods, as far as it was read. A pod's never changes.
+/// The provenance of pods, as far as it was read. A pod's provenance never changes.
 pub type Provenances = BTreeMap<Uid, Provenance>;
 
 /// The labels that controllers select their pods by, as far as the controllers were read, by their uids. A group has few controllers, and
-/// what one of `apps/v1` or `batch/v1` selects by never changes.
+/// the selector of one in `apps/v1` or `batch/v1` never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selections(Vec<(Uid, Selection)>);
 
-/// The labels that one controller selects its pods by; `None`: lictor is not allowed to read it.
+/// The labels that one controller selects its pods by, or `None` if lictor is not allowed to read it.
 pub type Selection = Option<Box<[String]>>;
 
 impl Selections {
-    /// Keeps what was read of a controller.
+    /// Keeps the labels that were read of a controller.
     pub fn insert(&mut self, controller: Uid, selection: Selection) {
         self.0.push((controller, selection));
     }
@@ -39,7 +39,7 @@ impl Selections {
         self.0.retain(|(uid, _)| pods.iter().any(|pod| has(pod, uid)));
     }
 
-    /// What a controller selects by, as far as that is known.
+    /// The labels that a controller selects by, as far as they are known.
     fn of(&self, controller: &Controller) -> Selects<'_> {
         if controller.kind == ControllerKind::Other {
             return Selects::Untold;
@@ -52,11 +52,11 @@ impl Selections {
     }
 }
 
-/// What is known of how a controller selects its pods.
+/// The operator's knowledge of how a controller selects its pods.
 enum Selects<'a> {
-    /// By these labels.
+    /// The controller selects by these labels.
     By(&'a [String]),
-    /// Nobody can tell.
+    /// The operator can't find out.
     Untold,
     /// The controller has to be read first.
     Unread,
@@ -73,14 +73,14 @@ pub struct InUse {
     pub by: Owner,
 }
 
-/// Who owns a key on a pod.
+/// The owner of a key on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The pod's controller, which selects by it.
     Controller(Controller),
     /// The template of the pod's controller, with this value, which the election writes, too.
     Template(String),
-    /// Somebody who wrote this value.
+    /// A person or program that wrote this value.
     Somebody(String),
 }
 
@@ -98,31 +98,31 @@ pub enum Title {
 /// Whether a group's pods multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiplying<'a> {
-    /// They do; one of those that have left their controller.
+    /// The pods multiply. This is one of those that have left their controller.
     Yes(&'a Pod),
-    /// The controllers of the others have to be read first.
+    /// The operator has to read the controllers of the other pods first.
     Unread,
 }
 
 /// An object that has to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// A candidate of this name: which of its labels came with it.
+    /// A candidate of this name, to find out which of its labels came with it.
     Pod(String),
-    /// A candidate's controller: what it selects by.
+    /// A candidate's controller, to find out which labels it selects by.
     Controller(Controller),
 }
 
-/// What was read of an object.
+/// The result of reading an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TitleRead {
-    /// Of a pod, with the uid that it has; `None`: there is none of that name.
+    /// The provenance of a pod with its uid, or `None` if there is no pod of that name.
     Pod(Option<(Uid, Provenance)>),
-    /// Of a controller.
+    /// The labels that a controller selects by.
     Controller(Selection),
 }
 
-/// An election's keys and their values, which decide together with a pod's own whose a key is.
+/// An election's keys and their values, which decide, together with a pod's own, who owns a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership<'a> {
     /// The election's name, with which it marks pods.
@@ -133,14 +133,14 @@ pub struct Ownership<'a> {
     pub former: &'a [&'a Markings],
     /// The provenance of the pods that were read.
     pub provenances: &'a Provenances,
-    /// What the controllers that were read select by.
+    /// The labels that the controllers select by, as far as they were read.
     pub selections: &'a Selections,
 }
 
 impl Ownership<'_> {
-    /// O1: what may be written on a pod.
+    /// O1: whether the election may write on a pod.
     pub fn of(&self, pod: &Pod) -> Title {
-        // Nobody can insist on this one: a key that the controller selects by has no former value that could be restored.
+        // No user can override this: a key that the controller selects by has no former value that could be restored.
         match pod.control.controller().map(|controller| (controller, self.selections.of(controller))) {
             Some((controller, Selects::By(keys))) => {
                 if let Some(key) = self.shared(keys).or_else(|| self.taken_off(pod, keys)) {
@@ -172,7 +172,7 @@ impl Ownership<'_> {
         title
     }
 
-    /// The controllers that have to be read, of these pods.
+    /// The controllers of these pods that have to be read.
     pub fn unread<'b>(&self, pods: &[&'b Pod]) -> impl Iterator<Item = &'b Controller> {
         let controllers = pods.iter().filter_map(|pod| pod.control.controller());
         controllers.filter(|controller| self.is_unread(controller))
@@ -183,15 +183,16 @@ impl Ownership<'_> {
         matches!(self.selections.of(controller), Selects::Unread)
     }
 
-    /// O2: whether a group's pods leave their controller because of what is written on them, so that the controller makes new ones without end.
+    /// O2: whether a group's pods leave their controller because of the labels that the election writes, so that the controller creates new
+    /// ones without end.
     ///
-    /// A controller lets go of a pod that its selector does not match any more. Two of them that the election has marked, and another one in
-    /// the place of each, are no accident, unless the controller selects by other labels than the election writes.
+    /// A controller lets go of a pod that its selector no longer matches. If the election has marked two such pods, and each has a
+    /// replacement, this is no accident, unless the controller selects by other labels than the election writes.
     pub fn multiply<'b>(&self, pods: &[&'b Pod]) -> Option<Multiplying<'b>> {
         let stem = |pod: &'b Pod| pod.name.rsplit_once('-').map_or(pod.name.as_str(), |(stem, _)| stem);
         let alive = || pods.iter().copied().filter(|pod| !pod.finished && !pod.deleting);
         let left = || alive().filter(|pod| pod.control.was_released() && self.has_marked(pod));
-        // Whether the controllers of those that came in a pod's place let go of pods; `None`: of one that has to be read.
+        // Whether the controllers of a pod's replacements let go of pods, or `None` for a controller that has to be read.
         let judged = |left: &'b Pod| {
             let others = alive().filter(move |pod| stem(pod) == stem(left) && pod.created >= left.created);
             others.filter_map(|pod| Some(self.lets_go(pod, pod.control.controller()?)))
@@ -204,7 +205,7 @@ impl Ownership<'_> {
         perhaps.next().and(perhaps.next()).map(|_| Multiplying::Unread)
     }
 
-    /// Whether a controller may let go of such a pod because of what the election writes; `None`: the controller has to be read first.
+    /// Whether a controller may let go of such a pod because of the election's labels, or `None` if the controller has to be read first.
     fn lets_go(&self, pod: &Pod, controller: &Controller) -> Option<bool> {
         match self.selections.of(controller) {
             Selects::By(keys) => Some(self.shared(keys).is_some() || self.taken_off(pod, keys).is_some()),
@@ -218,7 +219,7 @@ impl Ownership<'_> {
         self.markings.label_keys().find(|key| keys.iter().any(|selected| selected == key))
     }
 
-    /// The first label that a controller selects by and that is on the pod with the value of a former spec, which is taken off.
+    /// The first label that a controller selects by, and that the pod has with the value of a former spec, which the operator takes off.
     fn taken_off(&self, pod: &Pod, keys: &[String]) -> Option<&str> {
         let written = self.former.iter().flat_map(|markings| markings.label_keys().map(move |key| (markings, key)));
         let mut on_it =
@@ -230,8 +231,8 @@ impl Ownership<'_> {
         pod.annotations.get(ELECTION_ANNOTATION) == Some(self.election)
     }
 
-    /// Whether the controller was read before, because the election has written all of its labels on the pod. Who copies all of that into a
-    /// template is found out a moment later, because the controller is read all the same.
+    /// Whether the controller was read before, because the election has written all of its labels on the pod. If a person copies all of
+    /// that into a template, the operator finds out a moment later, because it reads the controller all the same.
     fn is_settled(&self, pod: &Pod) -> bool {
         let is_written = |key| pod.labels.get(key).is_some_and(|value| self.markings.write(true, key, value));
         self.has_marked(pod)
@@ -245,7 +246,7 @@ impl Ownership<'_> {
             || self.markings.annotation_keys().any(|key| pod.annotations.contains_key(key))
     }
 
-    /// Whether somebody else owns a key with this value; `None`: that can't be said before the pod's provenance is read.
+    /// Whether somebody else owns a key with this value, or `None` if the operator has to read the pod's provenance first.
     fn of_key(&self, pod: &Pod, is_label: bool, key: &str, value: &str) -> Option<bool> {
         let marked = self.has_marked(pod);
         let present = self.markings.write(is_label, key, value);

@@ -1,4 +1,4 @@
-//! Names with values, such as labels, in as little memory as can be: there are some for each pod of a cluster.
+//! Names with values, such as labels, in as little memory as possible, because each pod of a cluster has some.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::ops::Index;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A map of texts, by the order of its names. All are in one piece of memory, each behind its length, so a map is read from its start
-/// and written anew when it changes.
+/// A map of texts, in the order of its names. All texts are in one piece of memory, each after its length, so a map is read from its start
+/// and written as a whole when it changes.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pairs(Box<str>);
 
@@ -33,24 +33,24 @@ impl Pairs {
         self.iter().map(|(name, _)| name)
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of pairs.
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Gives a name a value. Returns the one that it had.
+    /// Gives a name a value. Returns its former value.
     pub fn insert(&mut self, name: String, value: String) -> Option<String> {
         let before = self.get(&name).map(str::to_owned);
         self.extend([(name, value)]);
         before
     }
 
-    /// Takes a name out. Returns its value.
+    /// Removes a name. Returns its value.
     pub fn remove(&mut self, name: &str) -> Option<String> {
         let value = self.get(name)?.to_owned();
         *self = self.iter().filter(|(key, _)| *key != name).collect();
@@ -85,10 +85,10 @@ impl<'a> Iter<'a> {
     }
 }
 
-/// Lengths are written in digits of so many bits, the highest first, each a character of ASCII.
+/// The number of bits in a digit of a length. The highest digit comes first, and each is a character of ASCII.
 const DIGIT: u32 = 6;
 const MOST: u8 = (1 << DIGIT) - 1;
-/// Another digit follows.
+/// The mark of a digit that another one follows.
 const MORE: u8 = 1 << DIGIT;
 
 fn push(packed: &mut String, text: &str) {
@@ -104,7 +104,7 @@ fn push(packed: &mut String, text: &str) {
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Pairs {
     fn from_iter<T: IntoIterator<Item = (K, V)>>(pairs: T) -> Self {
         let mut pairs: Vec<(K, V)> = pairs.into_iter().collect();
-        // Of several values of a name, the last one counts.
+        // If a name has several values, the last one counts.
         pairs.reverse();
         pairs.sort_by(|(one, _), (other, _)| one.as_ref().cmp(other.as_ref()));
         pairs.dedup_by(|(one, _), (other, _)| (*one).as_ref() == (*other).as_ref());

@@ -1,4 +1,4 @@
-//! What an election knows of a pod.
+//! A pod, as an election knows it.
 
 use super::{Instant, Pairs, Timestamp, Uid, Version};
 
@@ -22,48 +22,48 @@ pub struct Pod {
     pub labels: Pairs,
     /// The annotations, except those that are too long to be of use here.
     pub annotations: Pairs,
-    /// What made it from one of several templates: all pods of a Deployment have the same one.
+    /// The owner that created the pod from one of its templates: all pods of a Deployment have the same one.
     pub owner: Option<String>,
-    /// Whether a controller counts it among its own.
+    /// Whether a controller counts the pod among its own.
     pub control: Control,
-    /// When it was created, by the API server's clock: tells which template is newer, and nothing else.
+    /// When the pod was created, by the API server's clock. It shows which template is newer, and nothing else.
     pub created: Timestamp,
-    /// The node that it is bound to.
+    /// The node that the pod is bound to.
     pub node: Option<String>,
-    /// Its address.
+    /// The pod's address.
     pub ip: Option<String>,
-    /// Its address of the other family.
+    /// The pod's address of the other family.
     pub other_ip: Option<String>,
     /// The ports of its containers that have a name.
     pub ports: Vec<NamedPort>,
     /// Whether the condition Ready is true.
     pub ready: bool,
-    /// Since when it is ready by its node's clock: orders candidates, and nothing else.
+    /// Since when the pod is ready, by its node's clock. It orders candidates, and nothing else.
     pub ready_since: Option<Timestamp>,
-    /// Since when this operator sees it ready: what waits are measured by.
+    /// Since when this operator has seen the pod ready. Waits are measured from this moment.
     pub ready_observed: Option<Instant>,
-    /// Its deletion has been asked for.
+    /// Whether the pod is being deleted.
     pub deleting: bool,
-    /// All its containers have ended and will not be started again; an evicted pod is one of these.
+    /// Whether all containers of the pod have ended and will not be started again. An evicted pod is finished, too.
     pub finished: bool,
-    /// It is about to be deleted by an eviction, a preemption or a taint.
+    /// Whether the pod is about to be deleted by an eviction, a preemption or a taint.
     pub disrupted: bool,
 }
 
 /// Whether a controller, such as a `ReplicaSet`, counts a pod among its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// No controller ever did: somebody made the pod by itself.
+    /// No controller ever did: a person or program created the pod by itself.
     #[default]
     None,
-    /// A controller does.
+    /// This controller does.
     By(Box<Controller>),
     /// A controller made the pod and has let go of it, because its selector no longer matches.
     Released,
 }
 
 impl Control {
-    /// The controller that does now.
+    /// The controller that counts the pod among its own now.
     pub fn controller(&self) -> Option<&Controller> {
         match self {
             Self::By(controller) => Some(controller),
@@ -71,7 +71,7 @@ impl Control {
         }
     }
 
-    /// Whether one did.
+    /// Whether a controller has let go of the pod.
     pub fn was_released(&self) -> bool {
         *self == Self::Released
     }
@@ -80,11 +80,11 @@ impl Control {
 /// The controller of a pod, as the pod's owner reference names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// Its kind.
+    /// The controller's kind.
     pub kind: ControllerKind,
-    /// Its name; a controller of the same name with another uid is another one.
+    /// The controller's name; a controller of the same name with another uid is another one.
     pub name: String,
-    /// Its uid.
+    /// The controller's uid.
     pub uid: Uid,
 }
 
@@ -101,12 +101,12 @@ pub enum ControllerKind {
     Job,
     /// `v1`.
     ReplicationController,
-    /// Of somebody else's API: how it selects its pods is not known.
+    /// A kind of another API, whose way of selecting pods is unknown.
     Other,
 }
 
 impl Pod {
-    /// Its addresses, of each family at most one.
+    /// The pod's addresses, at most one of each family.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.ip.iter().chain(&self.other_ip).map(String::as_str)
     }
@@ -115,10 +115,10 @@ impl Pod {
 /// A port of a container that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPort {
-    /// Its name.
+    /// The port's name.
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// Its number.
+    /// The port's number.
     pub number: u16,
 }

@@ -1,31 +1,31 @@
-//! T1: what is there of a leader. The one answer for conditions, columns, metrics, slices and commands.
+//! T1: whether a leader is there. Conditions, columns, metrics, slices and commands all use this answer.
 
 use crate::{ELECTION_ANNOTATION, Holder, Pod};
 
-/// What is missing of a leader that a record or a status names.
+/// The defect of a leader that a record or a status names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// There is no pod of its uid.
+    /// There is no pod with the leader's uid.
     Gone,
-    /// Its pod has finished, or was evicted.
+    /// The leader's pod has finished, or was evicted.
     Finished,
-    /// Its pod does not carry the leader label.
+    /// The leader's pod does not carry the leader label.
     Unlabelled,
-    /// Another election has marked its pod since.
+    /// Another election has since marked the leader's pod.
     Taken,
 }
 
 /// A leader of which something is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentLeader {
-    /// Whom the record names.
+    /// The holder that the record names.
     pub holder: Holder,
-    /// What is missing.
+    /// The defect.
     pub what: Absence,
 }
 
-/// Returns what is missing of an election's leader, by the pods that there are; none: it is there. `shows_leader`: whether a pod carries the leader
-/// label. A cluster that leads itself is always there.
+/// Returns what is missing of an election's leader, by the pods that exist, or `None` if the leader is there. `shows_leader`: whether a pod
+/// carries the leader label. A cluster that leads itself is always there.
 pub fn absence<'a>(
     election: &str,
     leader: &Holder,
@@ -38,7 +38,7 @@ pub fn absence<'a>(
         Some(pod) if pod.finished => Some(Absence::Finished),
         Some(pod) => match pod.annotations.get(ELECTION_ANNOTATION) {
             Some(name) if name != election => Some(Absence::Taken),
-            // A template may have the same label; the mark is written with lictor's own.
+            // A template may have the same label, but lictor writes its own label together with the mark.
             mark if mark.is_none() || !shows_leader(pod) => Some(Absence::Unlabelled),
             _ => None,
         },

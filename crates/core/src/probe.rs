@@ -1,17 +1,17 @@
-//! When a leader's own answers count as a failure.
+//! Decides when a leader's own answers count as a failure.
 
 use std::time::Duration;
 
 /// How a leader is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeRules {
-    /// From one probe to the next.
+    /// The time from one probe to the next.
     pub period: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Failures in a row until it counts as failed.
+    /// The number of failures in a row after which the leader counts as failed.
     pub failure_threshold: u32,
-    /// Successes in a row until it counts as healthy again.
+    /// The number of successes in a row after which it counts as healthy again.
     pub success_threshold: u32,
 }
 
@@ -22,16 +22,16 @@ impl ProbeRules {
     }
 }
 
-/// What a leader's probe has found.
+/// The finding of a leader's probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeFailure {
-    /// It did not answer as it should, often enough.
+    /// The leader often enough did not answer as it should.
     NoAnswer,
-    /// Its process is gone: nobody listens at this port any more.
+    /// The leader's process is gone: no process listens at this port any more.
     ProcessGone(u16),
 }
 
-/// The answers of one leader. It starts as healthy: a new leader is given its time.
+/// The answers of one leader. The state starts as healthy, so that a new leader has time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeState {
     failed: bool,
@@ -40,7 +40,7 @@ pub struct ProbeState {
 }
 
 impl ProbeState {
-    /// Takes one answer; returns whether the leader counts as failed now.
+    /// Takes one answer. Returns whether the leader counts as failed now.
     pub fn observe(&mut self, success: bool, rules: &ProbeRules) -> bool {
         if success == self.failed {
             self.contrary += 1;

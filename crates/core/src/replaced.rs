@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::Pod;
 
-/// On a pod: the values that lictor has replaced, a line each: `label KEY=VALUE` or `annotation KEY=VALUE`.
+/// The annotation, on a pod, with the values that lictor has replaced, a line each: `label KEY=VALUE` or `annotation KEY=VALUE`.
 pub const REPLACED_ANNOTATION: &str = "lictor.dev/replaced";
 
 /// The values that were replaced on one pod, by their keys.
@@ -15,7 +15,7 @@ pub(crate) struct Replaced {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// The characters of a value that are escaped, each with its escape: a line break would end the entry.
+/// The characters of a value that are escaped, each with its escape, because a line break would end the entry.
 const ESCAPES: [(&str, &str); 2] = [("%", "%25"), ("\n", "%0A")];
 
 impl Replaced {
@@ -24,7 +24,7 @@ impl Replaced {
         pod.annotations.get(REPLACED_ANNOTATION).map(Self::read).unwrap_or_default()
     }
 
-    /// Parses the annotation's text. A line that somebody has spoilt is skipped.
+    /// Parses the annotation's text, and skips a line that is not valid.
     pub(crate) fn read(text: &str) -> Self {
         let mut replaced = Self::default();
         for line in text.lines() {
@@ -48,7 +48,7 @@ impl Replaced {
         self.labels.is_empty() && self.annotations.is_empty()
     }
 
-    /// As it is written on a pod.
+    /// The text that is written on a pod.
     pub(crate) fn text(&self) -> String {
         let line = |kind: &str, (key, value): (&String, &String)| {
             let value = ESCAPES.iter().fold(value.clone(), |value, (plain, escaped)| value.replace(plain, escaped));

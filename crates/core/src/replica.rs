@@ -1,7 +1,7 @@
-//! What one operator decides of one group: from what is known around the group to requests, and when these may still be sent.
+//! One operator's decisions about one group: from the known facts to requests, and until when each may be sent.
 //!
-//! The caches of pods, nodes, workloads and locks are shared by all groups, and come in with each step. What is here is of one group: its
-//! [`Election`], under which key it is decided, and the terms that it had come to.
+//! The caches of pods, nodes, workloads and locks are shared by all groups, and come in with each step. A replica keeps only what belongs
+//! to one group: its [`Election`], the key under which it is decided, and the terms that it has reached.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,80 +19,79 @@ use crate::{
     StoreId, Stored, Term, Timestamp, Uid, Version, WhenLost, Workload,
 };
 
-/// How much longer than it should take, other clusters may take to see that a store was put back to an earlier state.
+/// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// One operator's decisions of one group.
+/// One operator's decisions about one group.
 #[derive(Clone, Debug)]
 pub struct Replica {
     name: String,
     uid: Uid,
     operator_id: String,
     deciding: Option<(Key, Election)>,
-    /// The term that the group had come to when the API server's store was put back to an earlier state.
+    /// The term that the group had reached when the API server's store was put back to an earlier state.
     reached: Term,
     /// C10.
     overtaken: Overtaken,
 }
 
-/// What the user wants, read into valid values.
+/// The user's spec, read into valid values.
 #[derive(Clone, Copy)]
 pub struct Spec<'a> {
-    /// Which pods, and what is written on them.
+    /// The selected pods, and the labels and annotations that are written on them.
     pub scope: &'a Scope,
-    /// Who may lead.
+    /// The rules that decide which candidates may lead.
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
-    /// What becomes of the leader when its lock can't be confirmed.
+    /// How the operator treats the leader when its lock can't be confirmed.
     pub when_lost: WhenLost,
-    /// The sessions' TTL, where other clusters share the lock.
+    /// The sessions' TTL, if other clusters share the lock.
     pub ttl: Duration,
-    /// How long a lock is kept at most whose holder went silent.
+    /// The longest time for which a holder that went silent keeps a lock.
     pub silence: Duration,
 }
 
-/// What is known around the group when it takes a step.
+/// The facts around the group, as far as the operator knows them, when the group takes a step.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     /// The moment of the step.
     pub now: Instant,
-    /// The same for people.
+    /// The same moment for people.
     pub wall: Timestamp,
     /// The election's generation that the rest is read from.
     pub generation: i64,
-    /// What the user wants of it.
+    /// What the user wants of the election.
     pub desired: Desired,
-    /// Whether there is no such election any more, as far as is known: what it left behind is removed only if the API server says so,
-    /// too.
+    /// Whether the election is gone, as far as the operator knows. It removes the election's marks only if the API server, too, says so.
     pub gone: bool,
-    /// Where its lock is.
+    /// The key of the election's lock.
     pub key: &'a Key,
-    /// What the user wants; none: nothing that is valid. Then nobody is elected any more, and the record says what there is to clean up.
+    /// The user's spec, or `None` if there is no valid one. Then no candidate is elected any more, and the record says what to clean up.
     pub spec: Option<Spec<'a>>,
-    /// The term that the status names: no term may be below it.
+    /// The term in the status: no term may be below it.
     pub status_term: Term,
     /// H9: no new term may be below this one either.
     pub first_term: Term,
-    /// Whether the cluster itself is the candidate, and may lead; none: pods are.
+    /// Whether the cluster itself is the candidate, and may lead. `None` if the candidates are pods.
     pub cluster: Option<Result<(), NotEligible>>,
-    /// The lock that the candidates hold themselves, if they elect the leader; none: it is elected here.
+    /// The lock that the candidates hold themselves, if they elect the leader, or `None` if lictor elects it.
     pub following: Option<Following<'a>>,
-    /// The workloads that follow the leader, or did; none: not known yet.
+    /// The workloads that follow the leader, or did. `None` if they are not known yet.
     pub workloads: Option<&'a [Workload]>,
-    /// Jobs that are made once for each term.
+    /// Jobs that are created once for each term.
     pub jobs: &'a [JobPlan],
-    /// How long what runs of the workloads may take to end, in seconds.
+    /// How long running workloads may take to end, in seconds.
     pub wind_down: u32,
-    /// The pods that it may have to write to.
+    /// The pods that the operator may have to write to.
     pub pods: &'a [&'a Pod],
-    /// O1: those among them on which somebody else owns a key, or may.
+    /// O1: those of them on which somebody else owns a key, or may.
     pub foreign: &'a BTreeSet<Uid>,
-    /// How the leader is reached.
+    /// How clients reach the leader.
     pub routing: Routing<'a>,
-    /// The slices that this election wrote, and those of its Service's names.
+    /// The slices that this election wrote, and those with the names of its Service's slices.
     pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
@@ -100,29 +99,29 @@ pub struct Known<'a> {
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
     /// The pod whose probe has succeeded since it became the leader, if any has.
     pub probe_answered: Option<&'a Uid>,
-    /// The switchovers that its users ask for.
+    /// The switchovers that the election's users ask for.
     pub switchovers: Switchovers<'a>,
-    /// H16: what this cluster has noted in a place of its own that it wrote on pods, and has not cleaned up; none: nobody else can write
+    /// H16: the scopes that this cluster has noted in a place of its own and has not cleaned up. `None` if only this cluster can write
     /// records.
     pub noted: Option<&'a [Scope]>,
     /// All locks that were seen.
     pub locks: &'a Locks,
-    /// Until when what is held in the lock's store may be relied on; none: nothing is known of that store.
+    /// Until when this cluster can rely on locks in the lock's store. `None` if nothing is known of that store.
     pub validity: Option<LockValidity>,
     /// When that store was last seen to be put back to an earlier state.
     pub rewound: Option<Instant>,
-    /// C6: when the lock was last seen to vanish that another cluster held, also while this replica did not act.
+    /// C6: when a lock that another cluster held was last seen to vanish, even while this replica did not act.
     pub vanished: Option<Instant>,
     /// L6: from when on no other replica of this operator can act.
     pub alone_from: Instant,
-    /// L1: from when on it may write again what somebody has undone.
+    /// L1: from when on the operator may write again what another program has undone.
     pub restores_from: Instant,
-    /// L1: the same of the marks on pods that do not lead.
+    /// L1: the same for the marks on pods that do not lead.
     pub marks_from: Instant,
 }
 
 impl<'a> Known<'a> {
-    /// What is known of a group without pods, workloads and a spec, whose lock only this cluster writes.
+    /// The facts of a group without pods, workloads and a spec, whose lock only this cluster writes.
     pub fn new(now: Instant, key: &'a Key, locks: &'a Locks) -> Self {
         static NO_NODES: BTreeMap<String, Node> = BTreeMap::new();
         static NO_PODS: BTreeSet<Uid> = BTreeSet::new();
@@ -160,15 +159,15 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// What an operator would decide of the leadership by this, if it knew nothing else: neither which pods failed their probe earlier,
-    /// nor which could not be labelled. Nothing is done, and nothing is remembered. `record`: the lock's record, as it was read. None:
-    /// there is no valid spec.
+    /// The decision that an operator would make about the leadership from these facts alone, without knowing which pods failed their probe
+    /// earlier or could not be labelled. The call does nothing and remembers nothing. `record` is the lock's record, as it was read.
+    /// Returns `None` if there is no valid spec.
     pub fn forecast(&self, name: &str, uid: &Uid, record: Option<&Record>) -> Option<Forecast<'a>> {
         let spec = self.spec?;
         Some(forecast(name, uid, &self.view((spec.scope, spec.rules), &[]), record))
     }
 
-    /// H16: what counts of a lock under another key.
+    /// H16: the part of a lock under another key that counts.
     fn believed(&self, key: &Key, stored: &Stored) -> Stored {
         match (self.noted, stored.written()) {
             (Some(noted), Some(record)) if key.store != StoreId::leases() => {
@@ -187,7 +186,7 @@ impl<'a> Known<'a> {
         election.record().map(|record| &record.scope).filter(believed).cloned().unwrap_or_default()
     }
 
-    /// What an election is shown of it. `without_spec` is what counts while there is no valid spec.
+    /// The view of these facts for an election. `without_spec` counts while there is no valid spec.
     pub(crate) fn view<'b>(&self, without_spec: (&'b Scope, &'b Rules), strays: &'b [(Key, Stored)]) -> View<'b>
     where
         'a: 'b,
@@ -246,31 +245,31 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What follows from a step.
+/// The output of a step.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// What is to be done.
+    /// The requests to send.
     pub requests: Vec<Request>,
-    /// What is to be told.
+    /// The announcements to make.
     pub announcements: Vec<Announcement>,
-    /// Where the group may have locks.
+    /// The stores in which the group may have locks.
     pub stores: BTreeSet<StoreId>,
-    /// Whether somebody else undoes what this operator writes: then it may be that another replica acts, too.
+    /// Whether another program undoes what this operator writes. It may be another replica that acts, too.
     pub contested: bool,
 }
 
-/// Something to be done, as long as it may be.
+/// A request, with the time until which it may be sent.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Under which its outcome comes back.
+    /// The number under which the outcome comes back.
     pub op: OpId,
-    /// What is to be done.
+    /// The command to carry out.
     pub command: Command,
-    /// Until when the lock may be relied on, if this makes a pod or a workload lead. All else may be done at any time.
+    /// Until when the lock can be relied on, if the command makes a pod or a workload lead. All other commands may be sent at any time.
     pub validity: LockValidity,
-    /// Whether it goes before others. Only a write to a pod that leads nobody astray can wait.
+    /// Whether the request goes before others. Only a write to a pod that does not mislead clients can wait.
     pub urgent: bool,
-    /// C10: whether a replica may send it that does not act.
+    /// C10: whether a replica that does not act may send it.
     pub unclaimed: bool,
 }
 
@@ -279,30 +278,30 @@ impl Request {
         Self { op, command, validity: LockValidity::Unlimited, urgent: true, unclaimed: true }
     }
 
-    /// Whether it may still be sent: what makes a pod or a workload lead, only while the lock is surely held.
+    /// Whether the request may still be sent. A request that makes a pod or a workload lead may be sent only while the lock is surely held.
     pub fn may_be_sent(&self, now: Instant) -> bool {
         self.validity.lasts(now)
     }
 }
 
 impl Replica {
-    /// A group of which nothing is decided yet. `operator_id` must be unique among all operators and all their starts.
+    /// A group for which nothing is decided yet. `operator_id` must be unique among all operators and all their starts.
     pub fn new(name: String, uid: Uid, operator_id: String) -> Self {
         let overtaken = Overtaken::new(&uid.0);
         Self { name, uid, operator_id, deciding: None, reached: Term::default(), overtaken }
     }
 
-    /// Its decisions, while this operator makes any.
+    /// The group's election, while this operator decides it.
     pub fn election(&self) -> Option<&Election> {
         self.deciding.as_ref().map(|(_, election)| election)
     }
 
-    /// The lock that they are about.
+    /// The key of the lock that the election is decided under.
     pub fn key(&self) -> Option<&Key> {
         self.deciding.as_ref().map(|(key, _)| key)
     }
 
-    /// Whether a request that was sent for it may still be sent when its turn comes.
+    /// Whether a request may still be sent when its turn comes.
     pub fn may_send(&self, request: &Request, now: Instant) -> bool {
         request.may_be_sent(now) && self.wants(request.op)
     }
@@ -312,22 +311,22 @@ impl Replica {
         self.election().is_some_and(|election| election.wants(op))
     }
 
-    /// Whether nothing is left of it.
+    /// Whether nothing is left of the election.
     pub fn is_withdrawn(&self) -> bool {
         self.election().is_some_and(|election| *election.situation() == Situation::Withdrawn)
     }
 
-    /// Forgets all decisions. The next step begins anew.
+    /// Forgets all decisions. The next step begins again.
     pub fn forget(&mut self) {
         self.deciding = None;
     }
 
-    /// Remembers that the group has come to a term: the store is put back to an earlier state.
+    /// Remembers that the group has reached a term, because the store was put back to an earlier state.
     pub fn reach(&mut self, term: Term) {
         self.reached = self.reached.max(term);
     }
 
-    /// Takes what a watch or an answer shows of a lock. Returns whether the decisions are about it.
+    /// Takes a lock as a watch or an answer shows it. Returns whether it is the lock of the present election.
     pub fn observe(&mut self, key: &Key, version: Version, stored: &Arc<Stored>) -> bool {
         match &mut self.deciding {
             Some((of, election)) if of == key => {
@@ -348,19 +347,19 @@ impl Replica {
         }
     }
 
-    /// C10: what is to be done by a replica that does not act, where another cluster holds the lock.
+    /// C10: the requests of a replica that does not act, while another cluster holds the lock.
     pub fn step_aside(&mut self, known: &HeldElsewhere<'_>, begun: &mut u64) -> Vec<Request> {
         let requests = self.overtaken.step((&self.name, &self.uid, &self.operator_id), known, begun);
         requests.into_iter().map(Request::unclaimed).collect()
     }
 
-    /// When that is to be looked at again.
+    /// When to call [`step_aside`](Self::step_aside) again.
     pub fn aside_until(&self, now: Instant) -> Option<Instant> {
         self.overtaken.wake(now)
     }
 
-    /// Takes a step. `begun` counts how often this process has begun to decide any group: what it sent before it began anew is still
-    /// answered, and must not be taken for an answer to what came later.
+    /// Takes a step. `begun` counts how often this process has begun to decide any group, because earlier requests are still answered, and
+    /// their answers must not be taken for those of later requests.
     pub fn step(&mut self, known: &Known<'_>, begun: &mut u64) -> Output {
         let &Known { key, pods, .. } = known;
         let strays: Vec<(Key, Stored)> = known
@@ -388,7 +387,7 @@ impl Replica {
         Output { requests: requests.into_iter().map(request).collect(), announcements, stores, contested }
     }
 
-    /// What can be said of a switchover, after a step. `gives_up`: nothing is to come of it any more.
+    /// The verdict on a switchover, after a step. `gives_up`: the user wants nothing of it any more.
     pub fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
         let Some((key, election)) = &self.deciding else { return Verdict::Unsettled };
         if key != known.key {
@@ -424,7 +423,7 @@ fn policy(known: &Known<'_>) -> LockPolicy {
             when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
             silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
             grace: ttl,
-            // Other clusters' watches ask anew as often as this one's, and Consul adds up to a sixteenth.
+            // Other clusters' watches ask again as often as this one's, and Consul adds up to a sixteenth.
             vanished: known.vanished,
             not_before: known.rewound.map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
         },

@@ -1,10 +1,10 @@
-//! Which pods a group has.
+//! The selector of a group's pods.
 
 use serde::{Deserialize, Serialize};
 
 use super::Pairs;
 
-/// A label selector, as Kubernetes defines it: all that is given must hold. It is kept in the lock's record, as JSON.
+/// A label selector, as Kubernetes defines it: all requirements must hold. The lock's record has it as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
@@ -21,14 +21,14 @@ pub struct Selector {
 pub struct Requirement {
     /// The label's name.
     pub key: String,
-    /// How it is compared.
+    /// The way in which the label is compared.
     pub operator: Operator,
     /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// How a label is compared; the names are Kubernetes' own.
+/// A way to compare a label; the names are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Operator {
@@ -39,8 +39,8 @@ pub enum Operator {
 }
 
 impl Selector {
-    /// Whether a pod with these labels belongs to the group. An empty selector matches nothing here: a group of all pods of
-    /// a namespace is refused before.
+    /// Whether a pod with these labels belongs to the group. An empty selector matches nothing here, because a group of all pods of a
+    /// namespace is refused before.
     pub fn matches(&self, labels: &Pairs) -> bool {
         !(self.match_labels.is_empty() && self.match_expressions.is_empty())
             && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))

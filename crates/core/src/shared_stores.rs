@@ -1,45 +1,45 @@
-//! What is known of the stores that other clusters share, beside the locks in them. Leases need none of this.
+//! The state of the stores that clusters share, apart from the locks in them. Leases need none of this.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{Instant, LockValidity, StoreId};
 
-/// C3: how long a store's first answers are awaited by an operator that begins to act, before what was held there counts as lost. Its
-/// predecessor renewed until a moment that it does not know.
+/// C3: how long an operator that begins to act waits for a store's first answers before it treats the locks there as lost. Its predecessor
+/// renewed them until a moment that it does not know.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The stores that other clusters share.
+/// The stores that clusters share.
 #[derive(Clone, Debug, Default)]
 pub struct SharedStores(BTreeMap<StoreId, State>);
 
 #[derive(Clone, Debug)]
 struct State {
-    /// Whether its locks were listed.
+    /// Whether the store's locks were listed.
     listed: bool,
     validity: Option<LockValidity>,
-    /// Since when its answers are awaited.
+    /// Since when the operator has waited for the store's answers.
     since: Instant,
-    /// What its elections were decided by last: whether its locks were listed, and whether what is held there surely lasts, or is
-    /// known to have ended.
+    /// The state by which the store's elections were last decided: whether its locks were listed, and whether the locks held there surely
+    /// last, or are known to have ended.
     decided: (bool, Option<(bool, bool)>),
-    /// When it was last seen to be put back to an earlier state.
+    /// When the store was last seen to be put back to an earlier state.
     rewound: Option<Instant>,
 }
 
-/// What is known of a store.
+/// The operator's knowledge of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its locks, and how long they are surely held.
+    /// The operator knows the locks, and how long it can rely on them.
     Full(LockValidity),
-    /// Nothing yet, and it is awaited until this moment.
+    /// The operator knows nothing yet, and waits until this moment.
     Awaited(Instant),
-    /// Nothing.
+    /// The operator knows nothing.
     Nothing,
 }
 
 impl SharedStores {
-    /// There is such a store; with new settings it goes on from what was known.
+    /// Adds a store. A known store with new settings keeps its state.
     pub fn add(&mut self, id: StoreId, now: Instant) {
         self.0.entry(id).or_insert(State {
             listed: false,
@@ -50,7 +50,7 @@ impl SharedStores {
         });
     }
 
-    /// This replica begins to act.
+    /// Starts the wait for answers again, because this replica begins to act.
     pub fn await_anew(&mut self, now: Instant) {
         for state in self.0.values_mut() {
             state.since = now;
@@ -58,31 +58,31 @@ impl SharedStores {
         }
     }
 
-    /// A store's watch has listed its locks.
+    /// Notes that a store's watch has listed its locks.
     pub fn list(&mut self, id: &StoreId) {
         if let Some(state) = self.0.get_mut(id) {
             state.listed = true;
         }
     }
 
-    /// The same, and the store was put back to an earlier state.
+    /// Notes that a store's watch has listed its locks, and that the store was put back to an earlier state.
     pub fn rewind(&mut self, id: &StoreId, now: Instant) {
         if let Some(state) = self.0.get_mut(id) {
             (state.listed, state.rewound) = (true, Some(now));
         }
     }
 
-    /// A store's watch tells until when what is held there may be relied on.
+    /// Takes until when the locks held in a store can be relied on, as its watch reports.
     pub fn hold(&mut self, id: &StoreId, validity: LockValidity, now: Instant) {
         if let Some(state) = self.0.get_mut(id) {
-            // A new client or another certificate takes nothing away: what is sure until a moment, is sure until then.
+            // A new client or certificate takes nothing away: a validity that was certain until a moment remains so.
             let still = state.validity.filter(|known| validity == LockValidity::Unknown && known.lasts(now));
             state.validity = still.or((validity != LockValidity::Unknown).then_some(validity));
         }
     }
 
-    /// The stores whose elections are to be decided anew: more or less is known than when this was asked last, or a lock validity has
-    /// ended since. Whoever keeps the sessions tells of that end, too, but perhaps too late.
+    /// The stores whose elections must be decided again, because the knowledge of them has changed since the last call, or a lock validity
+    /// has ended. The owner of the sessions reports that end, too, but perhaps too late.
     pub fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
         for (id, state) in &mut self.0 {
@@ -114,7 +114,7 @@ impl SharedStores {
         ends.min()
     }
 
-    /// What is known of a store; one that is not shared is known by its locks alone.
+    /// The operator's knowledge of a store. A store that is not shared is known by its locks alone.
     pub fn knowledge(&self, id: &StoreId, now: Instant) -> Knowledge {
         if *id == StoreId::leases() || *id == StoreId::default() {
             return Knowledge::Full(LockValidity::Unlimited);

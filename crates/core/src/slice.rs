@@ -20,7 +20,7 @@ impl Family {
         if address.contains(':') { Self::V6 } else { Self::V4 }
     }
 
-    /// As the API server names it.
+    /// The family's name in the API server.
     pub const fn word(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -29,41 +29,41 @@ impl Family {
     }
 }
 
-/// What an election does about routing.
+/// An election's use of routing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routing<'a> {
-    /// Its user wants none.
+    /// The user wants no routing.
     #[default]
     Off,
-    /// It is not known yet, or this Service can't be used: no address is written. What is written already, is taken out if it must be.
+    /// The Service is not known yet, or can't be used, so the operator writes no address. It takes out an existing one if it must.
     Unusable,
-    /// The leader is reached through this Service.
+    /// Clients reach the leader through this Service.
     By(&'a Service),
 }
 
 /// A Service without a selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Its name.
+    /// The Service's name.
     pub name: String,
-    /// The families of its addresses.
+    /// The families of the Service's addresses.
     pub families: Vec<Family>,
-    /// Its ports.
+    /// The Service's ports.
     pub ports: Vec<ServicePort>,
-    /// Whether it also routes to a leader that is not ready.
+    /// Whether the Service also routes to a leader that is not ready.
     pub publish_not_ready: bool,
-    /// R4: the addresses to which it routes by what others have written.
+    /// R4: the addresses to which the Service routes by slices and Endpoints of others.
     pub others: BTreeSet<String>,
 }
 
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePort {
-    /// Its name; empty if it is the only one.
+    /// The port's name, empty if it is the only one.
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// What is spoken there.
+    /// The application protocol.
     pub app_protocol: Option<String>,
     /// The pod's port.
     pub target: TargetPort,
@@ -72,29 +72,30 @@ pub struct ServicePort {
 /// A port of a pod, as a Service names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetPort {
-    /// By number.
+    /// The port's number.
     Number(u16),
-    /// By the name that a container gives it.
+    /// The name that a container gives the port.
     Name(String),
 }
 
 /// A slice, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Its name.
+    /// The slice's name.
     pub name: String,
-    /// Its uid.
+    /// The slice's uid.
     pub uid: Uid,
     /// The version that was observed.
     pub version: Version,
-    /// What it says.
+    /// The slice's content.
     pub content: SliceContent,
-    /// The name of the election that it was written for, if nobody owns it any more: the election was deleted with `--cascade=orphan`.
+    /// The name of the election that the slice was written for, if it has no owner any more because the election was deleted with
+    /// `--cascade=orphan`.
     pub orphan_of: Option<String>,
 }
 
 impl Slice {
-    /// R3: whether it is of an election: the election owns it, or an earlier one by the same name has left it without an owner.
+    /// R3: whether the slice belongs to an election: the election owns it, or an earlier one of the same name has left it without an owner.
     pub fn is_of(&self, uid: &Uid, name: &str) -> bool {
         self.content.election == *uid || self.orphan_of.as_deref() == Some(name)
     }
@@ -103,18 +104,18 @@ impl Slice {
 /// Versions of slices, by their names.
 pub(crate) type SliceVersions = BTreeMap<String, (Uid, Version)>;
 
-/// What a slice says.
+/// The content of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceContent {
-    /// The election that it belongs to.
+    /// The election that the slice belongs to.
     pub election: Uid,
-    /// The Service that it is for.
+    /// The Service that the slice is for.
     pub service: String,
-    /// The family of its address.
+    /// The family of the slice's address.
     pub family: Family,
-    /// The term that it was written in.
+    /// The term that the slice was written in.
     pub term: Term,
-    /// The leader; none: nobody is reached. More than one was written by somebody else.
+    /// The leader, or nothing if no pod is to be reached. Another program wrote any further endpoints.
     pub endpoints: Vec<Endpoint>,
     /// The ports of the leader.
     pub ports: Vec<SlicePort>,
@@ -123,21 +124,21 @@ pub struct SliceContent {
 /// A pod in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its address.
+    /// The pod's address.
     pub address: String,
-    /// Its name.
+    /// The pod's name.
     pub pod: String,
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// Its node.
+    /// The pod's node.
     pub node: Option<String>,
-    /// The zone of its node.
+    /// The zone of the node.
     pub zone: Option<String>,
-    /// Whether it takes new connections.
+    /// Whether the pod takes new connections.
     pub ready: bool,
-    /// Whether its probes succeed.
+    /// Whether the pod's probes succeed.
     pub serving: bool,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub terminating: bool,
 }
 
@@ -148,19 +149,19 @@ pub struct SlicePort {
     pub name: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// What is spoken there.
+    /// The application protocol.
     pub app_protocol: Option<String>,
     /// The number of the pod's port.
     pub number: u16,
 }
 
 impl Service {
-    /// The name of the slice for a family: nobody else gives this one, and each operator gives the same.
+    /// The name of the slice for a family. No other program uses it, and each operator uses the same.
     pub fn slice(&self, family: Family) -> String {
         slice_name(&self.name, family)
     }
 
-    /// R4: whether others route to somebody else than this content does.
+    /// R4: whether slices of others route to another pod than this content does.
     pub(crate) fn contradicts(&self, content: &SliceContent) -> bool {
         let named = |address: &String| content.endpoints.iter().any(|endpoint| endpoint.address == *address);
         content.shows() && self.others.iter().any(|other| Family::of(other) == content.family && !named(other))
@@ -173,7 +174,7 @@ pub fn slice_name(service: &str, family: Family) -> String {
 }
 
 impl SliceContent {
-    /// What a slice says while nobody is reached.
+    /// The content of a slice that shows no leader.
     pub fn empty(election: &Uid, service: &str, family: Family, term: Term) -> Self {
         Self {
             election: election.clone(),
@@ -185,7 +186,7 @@ impl SliceContent {
         }
     }
 
-    /// What it says while this pod leads. Empty if the pod has no address of this family.
+    /// The content while this pod leads. It is empty if the pod has no address of this family.
     pub fn of(election: &Uid, service: &Service, family: Family, term: Term, pod: &Pod, node: Option<&Node>) -> Self {
         let empty = Self::empty(election, &service.name, family, term);
         let Some(address) = pod.addresses().find(|address| Family::of(address) == family) else { return empty };
@@ -200,17 +201,17 @@ impl SliceContent {
             serving,
             terminating: pod.deleting,
         };
-        // The controller of Kubernetes leaves out a port whose name the pod does not have, too.
+        // The controller of Kubernetes, too, leaves out a port whose name the pod does not have.
         let ports = service.ports.iter().filter_map(|port| port.of(pod)).collect();
         Self { endpoints: vec![endpoint], ports, ..empty }
     }
 
-    /// Whether it names this pod.
+    /// Whether the slice names this pod.
     pub(crate) fn names(&self, pod: &Uid) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.uid == *pod)
     }
 
-    /// Whether somebody is reached.
+    /// Whether the slice names any pod.
     pub fn shows(&self) -> bool {
         !self.endpoints.is_empty()
     }

@@ -1,22 +1,22 @@
-//! A step that an election takes: what it is shown, and what follows from that.
+//! A step of an election: its input, and its effects.
 
 use super::identity::Identity;
 use super::timers::{Timer, Timers};
 use super::view::View;
 use crate::{Announcement, Command, Instant, OpId};
 
-/// What follows from a step.
+/// The effects of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
-    /// What is to be done, each with the number under which its outcome comes back.
+    /// The commands to carry out, each with the number under which its outcome comes back.
     pub requests: Vec<(OpId, Command)>,
-    /// What the user is to be told, off the critical path.
+    /// The news for the user, off the critical path.
     pub announcements: Vec<Announcement>,
-    /// Whether somebody else undoes what this operator writes.
+    /// Whether another program undoes what this operator writes.
     pub contested: bool,
 }
 
-/// The number that was given to a request last.
+/// The number of the last request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ops(OpId);
 
@@ -30,7 +30,7 @@ pub(crate) struct Step<'a> {
 }
 
 impl Ops {
-    /// Those that come after this one.
+    /// The numbers after this one.
     pub(crate) fn after(before: OpId) -> Self {
         Self(before)
     }
@@ -41,14 +41,14 @@ impl<'a> Step<'a> {
         Self { id, view, ops, timers: Timers::default(), effects: Effects::default() }
     }
 
-    /// Asks for something to be done. Returns the number under which its outcome comes back.
+    /// Requests a command. Returns the number under which its outcome comes back.
     pub(crate) fn request(&mut self, command: Command) -> OpId {
         let op = self.next_op();
         self.request_as(op, command);
         op
     }
 
-    /// The same under a number that the command itself has to carry.
+    /// Requests a command under a number that the command itself has to carry.
     pub(crate) fn request_as(&mut self, op: OpId, command: Command) {
         self.effects.requests.push((op, command));
     }
@@ -59,7 +59,7 @@ impl<'a> Step<'a> {
         self.ops.0
     }
 
-    /// Somebody else undoes what this operator writes.
+    /// Notes that another program undoes what this operator writes.
     pub(crate) fn contest(&mut self) {
         self.effects.contested = true;
     }
@@ -73,7 +73,7 @@ impl<'a> Step<'a> {
         self.timers.set(timer, at);
     }
 
-    /// When the next step is due, and what follows from this one.
+    /// When the next step is due, and the effects of this one.
     pub(crate) fn end(self) -> (Timers, Effects) {
         (self.timers, self.effects)
     }

@@ -2,33 +2,33 @@
 
 use crate::{Holder, Instant, NotEligible, Record, SwitchoverMark, Term, Uid};
 
-/// What a user asks for.
+/// A user's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The uid of the Switchover.
     pub id: Uid,
     /// The term that is to end.
     pub from_term: Term,
-    /// Who is to lead.
+    /// The new leader.
     pub to: Target,
-    /// Whether it is not looked at whether the target is ready, and its node cordoned.
+    /// Whether the target need not be ready, and its node may be cordoned.
     pub force: bool,
 }
 
-/// Who is to lead.
+/// The new leader of a switchover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Who would be elected if the leader were gone.
+    /// The pod that would be elected if the leader were gone.
     Any,
     /// The pod of this name.
     Named(String),
     /// This pod, and no other one of its name.
     Pod(Uid),
-    /// Whoever another cluster elects.
+    /// The pod that another cluster elects.
     Cluster(String),
 }
 
-/// What follows from a switchover that is over: until when the new leader is kept from being preempted, and the old one comes last.
+/// The effect of a finished switchover: until when the new leader is not preempted, and the old one comes last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The old leader, if there was one.
@@ -41,37 +41,37 @@ pub struct Hold {
     pub until: Instant,
 }
 
-/// What an election knows of its switchovers when it takes a step.
+/// An election's switchovers when it takes a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Switchovers<'a> {
-    /// The one that is to be carried out: its user was told that it is accepted.
+    /// The switchover that is to be carried out, because its user was told that it is accepted.
     pub accepted: Option<&'a Asked>,
-    /// Whether that one is given up instead (H15).
+    /// Whether the accepted switchover is given up instead (H15).
     pub gives_up: bool,
-    /// Those that are over.
+    /// The effects of finished switchovers.
     pub holds: &'a [Hold],
 }
 
-/// What can be said of a switchover.
+/// The verdict on a switchover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is in its way. This pod would lead.
+    /// No obstacle is in the way. This pod would lead.
     Ready(Uid),
-    /// Nothing is in its way here. The other cluster is asked when its user was told that it is accepted.
+    /// No obstacle is in the way here. The operator asks the other cluster when the user was told that the switchover is accepted.
     ReadyElsewhere,
-    /// Something is under way, or not known: nothing can be said of it now.
+    /// Something is under way, or unknown, so there is no verdict now.
     Unsettled,
-    /// It can't be carried out now.
+    /// The switchover can't be carried out now.
     Blocked(Obstacle),
-    /// It is being carried out: nobody leads, until the other cluster has the lock and elects.
+    /// The switchover is under way: there is no leader until the other cluster has the lock and elects.
     UnderWay,
-    /// It was carried out, and its target leads, in this term.
+    /// The switchover was carried out, and its target leads, in this term.
     Done(Term),
-    /// It was carried out, and the other cluster has elected this leader, in this term.
+    /// The switchover was carried out, and the other cluster has elected this leader, in this term.
     DoneElsewhere(Term, Holder),
-    /// It was carried out, and its target does not lead any more.
+    /// The switchover was carried out, and its target no longer leads.
     Lost,
-    /// It was given up, and nobody can carry it out any more (H15).
+    /// The switchover was given up, and no operator can carry it out any more (H15).
     GivenUp,
 }
 
@@ -82,13 +82,13 @@ pub enum Obstacle {
     Superseded(Term),
     /// The term that is to end has not begun. This is the present one.
     NotReached(Term),
-    /// Another cluster leads, or a program that is no lictor.
+    /// Another cluster leads, or a program other than lictor.
     LedElsewhere,
     /// No other cluster can have the lock.
     NotShared,
     /// C12: the other cluster can't lead, or does not answer.
     NotReady {
-        /// Whether it answers.
+        /// Whether the other cluster answers.
         answers: bool,
     },
     /// The cluster itself is the candidate.
@@ -110,14 +110,14 @@ pub enum Obstacle {
 }
 
 impl<'a> Switchovers<'a> {
-    /// What the record says of the accepted one.
+    /// The mark of the accepted switchover in the record.
     fn mark<'b>(&self, record: Option<&'b Record>) -> Option<&'b SwitchoverMark> {
         let mark = record?.switchover.as_ref()?;
         self.accepted.filter(|asked| asked.id == mark.id).map(|_| mark)
     }
 
-    /// The holds that last: the old leader, the new one, and whether that one need not be ready. What was carried out and is not told
-    /// yet lasts, too.
+    /// The holds that last: the old leader, the new one, and whether the new one need not be ready. A switchover that was carried out and
+    /// not reported yet counts, too.
     fn lasting<'b>(
         &'b self,
         record: Option<&'b Record>,
@@ -144,12 +144,12 @@ impl<'a> Switchovers<'a> {
         self.lasting(record, now).any(|(_, to, force)| to == leader && force)
     }
 
-    /// Until when a pod comes last, by a switchover that its user was told of.
+    /// Until when a pod comes last, by a switchover that its user was told about.
     pub(crate) fn held_back_until(&self, pod: &Uid, now: Instant) -> Option<Instant> {
         self.last_end(now, |hold| hold.from.as_ref() == Some(pod))
     }
 
-    /// Until when a leader is not preempted, by a switchover that its user was told of.
+    /// Until when a leader is not preempted, by a switchover that its user was told about.
     pub(crate) fn protected_until(&self, leader: &Uid, now: Instant) -> Option<Instant> {
         self.last_end(now, |hold| hold.to == *leader)
     }
@@ -164,12 +164,12 @@ impl<'a> Switchovers<'a> {
         self.holds.iter().map(|hold| hold.until).filter(|until| *until > now).min()
     }
 
-    /// The one that is to be given up, and of which the record does not say so yet.
+    /// The switchover that is to be given up, if the record does not say so yet.
     pub(crate) fn unwanted(&self, record: &Record) -> Option<&'a Asked> {
         self.accepted.filter(|_| self.gives_up && self.mark(Some(record)).is_none())
     }
 
-    /// The one that is to be carried out now.
+    /// The switchover that is to be carried out now.
     pub(crate) fn wanted(&self, record: &Record) -> Option<&'a Asked> {
         self.accepted.filter(|_| !self.gives_up && self.mark(Some(record)).is_none())
     }

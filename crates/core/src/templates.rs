@@ -1,15 +1,15 @@
-//! Which pods were made from an older template than others of the same owner, as far as pods alone tell.
+//! Finds the pods that were created from an older template than others of the same owner, as far as pods alone tell.
 //!
 //! While a Deployment, StatefulSet or DaemonSet is updated, it has pods of two templates, and those of the older one are about to be
-//! replaced. The newest template is that of the pod that was created last. So a rollback counts as well: it makes new pods from an
-//! old template. A pod of the old template that is made again in the middle of an update makes the old one the newest until the
-//! update goes on. Nothing but the order of candidates depends on it.
+//! replaced. The newest template is that of the pod that was created last. So a rollback counts as well, because it creates new pods from
+//! an old template. If a pod of the old template is recreated in the middle of an update, the old one is the newest until the update
+//! continues. Only the order of candidates depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Pod, Timestamp};
 
-/// The labels by which Kubernetes tells templates apart: of Deployments; of StatefulSets and DaemonSets.
+/// The labels by which Kubernetes distinguishes templates: of Deployments; of StatefulSets and DaemonSets.
 pub const TEMPLATE_LABELS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// The newest templates by owner.
@@ -17,7 +17,7 @@ pub const TEMPLATE_LABELS: [&str; 2] = ["pod-template-hash", "controller-revisio
 pub(crate) struct Templates<'a>(BTreeSet<(&'a str, &'a str)>);
 
 impl<'a> Templates<'a> {
-    /// Those that these pods show. A pod that ends, or has ended, shows nothing.
+    /// The newest templates of these pods. A pod that ends, or has ended, does not count.
     pub(crate) fn newest(pods: &(impl Iterator<Item = &'a Pod> + Clone)) -> Self {
         let living =
             || pods.clone().filter(|pod| !pod.deleting && !pod.finished).filter_map(|pod| Some((pod, of(pod)?)));
@@ -30,13 +30,13 @@ impl<'a> Templates<'a> {
         Self(newest.map(|(_, template)| template).collect())
     }
 
-    /// Whether there is a pod of the same owner with a newer template. Of a pod that ends, nothing is known.
+    /// Whether there is a pod of the same owner with a newer template. Nothing is known about a pod that ends.
     pub(crate) fn is_outdated(&self, pod: &Pod) -> bool {
         of(pod).is_some_and(|template| !self.0.contains(&template))
     }
 }
 
-/// What made a pod, and the template that it was made from.
+/// The owner of a pod, and the template that it was created from.
 fn of(pod: &Pod) -> Option<(&str, &str)> {
     let template = TEMPLATE_LABELS.iter().find_map(|label| pod.labels.get(label))?;
     Some((pod.owner.as_deref()?, template))

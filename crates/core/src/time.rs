@@ -37,8 +37,8 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Milliseconds since 1970 on some machine's wall clock. For people to read and to order what is only preferred; nothing that
-/// has to be safe depends on it.
+/// Milliseconds since 1970 on some machine's wall clock. They are for people to read, and to order what is only preferred; no safety rule
+/// depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);

@@ -1,25 +1,25 @@
-//! When an election has to take another step, although nothing else happens.
+//! The moments at which an election has to take another step, although nothing else happens.
 
 use std::collections::BTreeMap;
 
 use crate::Instant;
 
-/// What an election waits for. The table of all its timers: each step sets those that it needs anew.
+/// The reason for a wait. This is the table of all timers of an election: each step sets the ones that it needs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A request failed: the next one is due.
+    /// A request failed, and the next one is due.
     Retry,
-    /// A write to a pod was refused or had no effect: the next one is due.
+    /// A write to a pod was refused or had no effect, and the next one is due.
     PodRetry,
-    /// A write to a slice was refused or had no effect: the next one is due.
+    /// A write to a slice was refused or had no effect, and the next one is due.
     SliceRetry,
-    /// A write of a workload was refused or had no effect, or other clusters' workloads still end (W1): the next one is due.
+    /// A write of a workload was refused or had no effect, or other clusters' workloads still end (W1), and the next one is due.
     WorkloadRetry,
     /// The leader is not fit, and may recover until then.
     Recovery,
     /// A change of leader that can wait is due, or a row of changes is over.
     Flapping,
-    /// What follows from a switchover is over.
+    /// The effect of a finished switchover is over.
     HoldOver,
     /// A pod has been ready for long enough.
     LongEnoughReady,
@@ -33,11 +33,11 @@ pub(crate) enum Timer {
     StoreRewound,
     /// L6: another replica may act until then, and the lock is to be released.
     Alone,
-    /// W3: what still runs of the workloads has had its time.
+    /// W3: the time for running workloads to end is over.
     DrainOver,
-    /// Something still ends: not all of it is told when it has ended.
+    /// Workloads or their pods are still ending, and not every end is reported.
     LookAgain,
-    /// A workload that somebody else changed counts as contested no more.
+    /// A workload that another program changed no longer counts as contested.
     ContestOver,
 }
 

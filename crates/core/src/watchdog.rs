@@ -1,4 +1,4 @@
-//! What looks after an agent from outside: nothing that the agent runs outlives the lock, whatever becomes of the agent (A3).
+//! The watchdog looks after an agent from outside, so that no process of the agent outlives the lock, whatever becomes of the agent (A3).
 
 use super::Instant;
 
@@ -6,46 +6,46 @@ use super::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watchdog {
     until: Option<Instant>,
-    /// By when the agent has to have said something, if somebody asked it to end.
+    /// When the agent must have said something, after it was asked to end.
     heard_by: Option<Instant>,
     ended: bool,
 }
 
-/// What a watchdog does.
+/// The action of a watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchdogCommand {
-    /// Nothing before this moment, unless something is heard. `None`: nothing at all.
+    /// Do nothing before this moment, unless an event comes, or, with `None`, until an event comes.
     Wait(Option<Instant>),
-    /// Kill what the agent runs, and not the agent itself. Then ask again.
+    /// Kill the processes that the agent runs, but not the agent itself. Then ask again.
     KillCommand,
     /// Kill the agent itself, which hangs. Then ask again.
     KillAgent,
-    /// Kill everything, for the agent has ended. Then end.
+    /// Kill everything, because the agent has ended. Then end.
     KillAll,
 }
 
 impl Watchdog {
-    /// The agent said until when its command may live. `None`: it has none.
+    /// Takes until when the agent's command may live, or `None` if there is no command.
     pub fn told(&mut self, until: Option<Instant>) {
         (self.until, self.heard_by) = (until, None);
     }
 
-    /// The agent was asked to end. Whatever it says before `by` shows that it does.
+    /// Notes that the agent was asked to end. Any message from it before `by` shows that it does so.
     pub fn asked_to_end(&mut self, by: Instant) {
         self.heard_by = self.heard_by.or(Some(by));
     }
 
-    /// All of the command that there was is gone. The agent starts no other one before it says until when that may live.
+    /// Notes that the whole command is gone. The agent starts no other one before it says until when that may live.
     pub fn cleared(&mut self) {
         self.until = None;
     }
 
-    /// The agent has ended.
+    /// Notes that the agent has ended.
     pub fn ended(&mut self) {
         self.ended = true;
     }
 
-    /// What to do now.
+    /// The next action.
     pub fn next(&self, now: Instant) -> WatchdogCommand {
         match self.until {
             _ if self.ended => WatchdogCommand::KillAll,

@@ -1,4 +1,4 @@
-//! How commands and outcomes read in logs, histories and scenarios: one line each.
+//! The text form of commands and outcomes in logs, histories and scenarios: one line each.
 
 use std::fmt::{self, Display, Formatter};
 

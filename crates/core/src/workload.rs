@@ -1,8 +1,8 @@
-//! What runs only where the leader is: a workload as the API server has it, and what is written on it.
+//! A workload that runs only where the leader is, as the API server has it, and the claim that is written on it.
 //!
-//! A workload is enabled or disabled by one field of its spec. Beside that it carries a claim, in annotations: whose it is, whether
-//! it is enabled, by whom that was written, and what it had before. Each write has a number of its own, so that it always changes the
-//! workload's version, and whatever an earlier operator may still have on its way is for a version that is gone.
+//! One field of its spec enables or disables a workload. Beside that, the workload carries a claim, in annotations: the election that it
+//! belongs to, whether it is enabled, which replica wrote that, and its former setting. Each write has a number of its own, so that it
+//! always changes the workload's version, and a late request of an earlier operator is for a version that is gone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{ELECTION_ANNOTATION, OpId, TERM_ANNOTATION, Term, Timestamp, Uid, Version};
 
-/// On every workload that an election has: `true` while it is enabled, else `false`.
+/// The annotation, on every workload of an election, with `true` while the workload is enabled, else `false`.
 pub const ENABLED_ANNOTATION: &str = "lictor.dev/enabled";
 
-/// On every workload that an election has: what it had before it was disabled, its replicas or its `spec.suspend`.
+/// The annotation, on every workload of an election, with its former replicas or `spec.suspend`, before it was disabled.
 pub const KEPT_ANNOTATION: &str = "lictor.dev/kept";
 
-/// On every workload that an election has: which replica of the operator wrote it last, and the number of that write.
+/// The annotation, on every workload of an election, with the operator replica that wrote it last, and the number of that write.
 pub const WRITTEN_ANNOTATION: &str = "lictor.dev/written-by";
 
-/// On a Job that was made from a template: the name that the template has in the election.
+/// The annotation, on a Job from a template, with the template's name in the election.
 pub const TEMPLATE_ANNOTATION: &str = "lictor.dev/template";
 
-/// What kind of workload; the names are Kubernetes' own.
+/// The kind of a workload; the names are Kubernetes' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum WorkloadKind {
@@ -42,9 +42,9 @@ impl fmt::Display for WorkloadKind {
 /// A workload of the election's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkloadId {
-    /// Its kind.
+    /// The workload's kind.
     pub kind: WorkloadKind,
-    /// Its name.
+    /// The workload's name.
     pub name: String,
 }
 
@@ -58,14 +58,14 @@ impl fmt::Display for WorkloadId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Setting {
-    /// Of a CronJob or a Job.
+    /// The field of a CronJob or a Job.
     Suspend(bool),
-    /// Of a Deployment or a StatefulSet.
+    /// The field of a Deployment or a StatefulSet.
     Replicas(i32),
 }
 
 impl Setting {
-    /// Whether it lets the workload run.
+    /// Whether the setting lets the workload run.
     pub fn runs(self) -> bool {
         match self {
             Self::Suspend(suspend) => !suspend,
@@ -73,7 +73,7 @@ impl Setting {
         }
     }
 
-    /// The setting that keeps it from running.
+    /// The setting that keeps the workload from running.
     #[must_use]
     pub fn off(self) -> Self {
         match self {
@@ -83,25 +83,25 @@ impl Setting {
     }
 }
 
-/// What an election has written on a workload.
+/// The claim that an election has written on a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The election's name.
     pub election: String,
-    /// Whether it is enabled.
+    /// Whether the workload is enabled.
     pub enabled: bool,
-    /// The term in which that was written.
+    /// The term in which the claim was written.
     pub term: Term,
-    /// The operator replica that wrote it, unique for each start of a process.
+    /// The operator replica that wrote the claim, unique for each start of a process.
     pub writer: String,
     /// The number of that write, so that no two are the same.
     pub write: OpId,
-    /// What it had before it was disabled.
+    /// The workload's setting before it was disabled.
     pub kept: Setting,
 }
 
 impl Claim {
-    /// The claim that annotations tell of. `now`: the workload's present setting, whose kind that which is kept has.
+    /// The claim in these annotations. `now` is the workload's present setting; the kept one is of the same kind.
     pub fn read(annotations: &BTreeMap<String, String>, now: Setting) -> Option<Self> {
         let written = annotations.get(WRITTEN_ANNOTATION).and_then(|text| text.rsplit_once('/'));
         let (writer, write) = written.unwrap_or_default();
@@ -119,7 +119,7 @@ impl Claim {
         })
     }
 
-    /// The annotations that tell of it.
+    /// The annotations that contain the claim.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let kept = match self.kept {
             Setting::Suspend(suspend) => suspend.to_string(),
@@ -139,42 +139,42 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the API server tells them")]
 pub struct Workload {
-    /// Which.
+    /// The workload's kind and name.
     pub id: WorkloadId,
-    /// Its uid: the same name with another uid is another workload.
+    /// The workload's uid: the same name with another uid is another workload.
     pub uid: Uid,
     /// The version that was observed.
     pub version: Version,
-    /// Whether it may run.
+    /// Whether the workload may run.
     pub setting: Setting,
-    /// Whose it is.
+    /// The claim of the election that the workload belongs to.
     pub claim: Option<Claim>,
-    /// W9: what it had before it was disabled, as the election's own object says.
+    /// W9: the setting before the workload was disabled, as the election's own object has it.
     pub noted: Option<Setting>,
-    /// Its deletion has been asked for.
+    /// Whether the workload is being deleted.
     pub deleting: bool,
-    /// A Job that has ended: whatever its setting, nothing of it will run.
+    /// Whether this is a Job that has ended, so that none of its pods will run, whatever its setting.
     pub finished: bool,
-    /// Something of it still runs, or may be about to.
+    /// Whether a pod or Job of the workload still runs, or may be about to.
     pub remains: bool,
-    /// The number of pods or Jobs of it that are seen to run.
+    /// The number of its pods or Jobs that are seen to run.
     pub running: u32,
-    /// Jobs of it run that are to be deleted when it is disabled, and are not yet.
+    /// Whether Jobs of the workload run that are to be deleted when it is disabled, and are not yet.
     pub deletable: bool,
     /// The last scheduled time at which a CronJob started a Job, as its own schedule names it.
     pub last_tick: Option<Timestamp>,
-    /// What the election wants of it.
+    /// What the election wants of the workload.
     pub wish: Wish,
 }
 
 impl Workload {
-    /// Whether it can run, as far as its spec tells.
+    /// Whether the workload can run, as far as its spec tells.
     pub fn runs(&self) -> bool {
         self.setting.runs() && !self.finished
     }
 
-    /// W9: what it had before it was disabled. A claim that somebody has removed, or removed a part of, tells nothing, or what the workload
-    /// has now; then the election's own object is believed.
+    /// W9: the setting before the workload was disabled. If a person has removed the claim, or a part of it, the claim has no setting, or
+    /// only the present one. In that case the election's own object counts.
     pub fn kept(&self) -> Option<Setting> {
         let claimed = self.claim.as_ref().map(|claim| claim.kept);
         match (claimed, self.noted) {
@@ -185,33 +185,34 @@ impl Workload {
     }
 }
 
-/// What an election wants of a workload.
+/// An election's wish for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// That it follows the leadership. `replicas`: how many it gets when it is enabled, if not as many as it had.
+    /// The workload follows the leadership. `replicas`: the number that it gets when it is enabled, unless it gets its former number.
     Follow {
-        /// For a Deployment or StatefulSet.
+        /// The replicas of a Deployment or StatefulSet.
         replicas: Option<i32>,
     },
-    /// W10: that it stays as it is: no pod may lead, because the election's selector has never matched any.
+    /// W10: the workload stays as it is, because no pod may lead: the election's selector has never matched any.
     Stay,
-    /// That it follows the leadership of this term alone: a Job that was made from a template.
+    /// The workload follows the leadership of this term alone, because it is a Job that was created from a template.
     FollowTerm(Term),
-    /// That it is disabled and then deleted: a Job of an election that is being deleted, or that an earlier election of this name has left.
+    /// The workload is disabled and then deleted, because it is a Job of an election that is being deleted, or that an earlier election of
+    /// this name has left.
     Delete,
-    /// That the election has nothing to do with it any more. `restore`: with what it had before.
+    /// The election no longer has anything to do with the workload. `restore`: it gets its former setting.
     Release {
-        /// Otherwise it stays as it is.
+        /// Otherwise the workload stays as it is.
         restore: bool,
     },
 }
 
-/// A Job that is to be made once for each term.
+/// A Job that is to be created once for each term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
-    /// What its name begins with.
+    /// The beginning of the Job's name.
     pub name: String,
-    /// The last term for which one was made, as far as it is noted.
+    /// The last term for which a Job was created, as far as it is noted.
     pub started: Option<Term>,
 }
 
@@ -231,41 +232,41 @@ impl JobPlan {
 /// A write of a workload, valid for this uid and this version only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteWorkload {
-    /// Which.
+    /// The workload's kind and name.
     pub id: WorkloadId,
-    /// Precondition.
+    /// A precondition.
     pub uid: Uid,
-    /// Precondition.
+    /// A precondition.
     pub version: Version,
-    /// What its field becomes.
+    /// The new value of the workload's field.
     pub setting: Setting,
-    /// What is written on it; none: nothing of it is left.
+    /// The claim that is written on the workload, or `None` if nothing of it is left.
     pub claim: Option<Claim>,
-    /// Ticks of a CronJob's schedule up to this one are not to be started again.
+    /// The last tick of a CronJob's schedule that must not be started again.
     pub after_tick: Option<Timestamp>,
 }
 
 impl WriteWorkload {
-    /// Whether it lets the workload run in this cluster because it leads.
+    /// Whether the write lets the workload run in this cluster because it leads.
     pub fn enables(&self) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.enabled)
     }
 }
 
-/// What a holder's workloads need of whoever comes after it: part of the lock's record.
+/// The obligation that a holder's workloads leave to the next holder, as part of the lock's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainObligation {
-    /// How long what runs under the record may take to end after its holder's deadline, in seconds.
+    /// How long workloads under the record may take to end after their holder's deadline, in seconds.
     pub wind_down_seconds: u32,
-    /// All of it has ended: the lock was let go of in order.
+    /// Whether all workloads have ended, because the lock was released in order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// How long this holder itself has to wait for what its predecessors left, in seconds: as long as that is told, it has enabled
-    /// nothing. In a record of a holder that let go of the lock: how long its successor still has to wait for that.
+    /// How long this holder itself has to wait for its predecessors' workloads, in seconds. While the record has this, the holder has
+    /// enabled nothing. In a record of a holder that released the lock: how long its successor still has to wait for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waits_seconds: u32,
-    /// By CronJob: ticks of its schedule up to this one were started by others.
+    /// By CronJob: the last tick of its schedule that others have started.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ticks: BTreeMap<String, Timestamp>,
 }
