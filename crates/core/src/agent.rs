@@ -63,9 +63,9 @@ pub enum AgentEvent {
     Ended(u8),
     /// The command has ended, and so has every process that comes from it.
     Gone,
-    /// A user or the kubelet asks the agent to end.
+    /// The agent is asked to end.
     Stop,
-    /// A user asks the agent to leave the lock to another one. Without the lock there is nothing to leave: see [`Agent::is_yielding`].
+    /// The agent is asked to leave the lock to another one. Without the lock there is nothing to leave: see [`Agent::is_yielding`].
     Yield,
     /// The watchdog has ended.
     Orphaned,

@@ -435,7 +435,7 @@ pub enum Announcement {
         pod: String,
         /// The uid of the pod.
         uid: Uid,
-        /// The API server's answer, or its stored value.
+        /// The API server's answer, or the value that it keeps instead.
         why: String,
     },
     /// The operator can't take the labels of a withdrawn election off a pod, so they stay.
@@ -444,7 +444,7 @@ pub enum Announcement {
         pod: String,
         /// The uid of the pod.
         uid: Uid,
-        /// The API server's answer, or its stored value.
+        /// The API server's answer, or the value that it keeps instead.
         why: String,
     },
     /// Another holder has the lock.

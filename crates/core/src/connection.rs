@@ -14,7 +14,7 @@ const STEADY: Duration = Duration::from_secs(1);
 /// How long connections must be refused before the process counts as gone. A server that reopens its socket within this time has lost
 /// nothing.
 const REFUSED: Duration = Duration::from_millis(10);
-/// The pause between attempts while the operator finds that out, and the first of the pauses that double.
+/// The pause between attempts while the operator finds out whether the process is gone, and the first of the pauses that double.
 const SHORTEST: Duration = Duration::from_millis(5);
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Command, Instant, OpId, Outcome, PodChange, PodOutcome, Uid};
 
-/// The time at which another program last undid a write.
+/// Until when the operator waits after another program has undone a write.
 #[derive(Clone, Debug, Default)]
 pub struct Contest(Instant);
 

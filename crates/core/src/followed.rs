@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::{Pod, Timestamp, Uid, Version};
 
-/// The number of characters of a holder's name that count.
+/// The maximum number of characters of a holder's name that count.
 pub const LONGEST_IDENTITY: usize = 512;
 
 /// The placeholder in a pattern for the pod's name, address or annotation.
@@ -70,7 +70,7 @@ impl FollowedLock {
     }
 }
 
-/// The property of a pod that the holder's name has.
+/// The property of a pod by which the holder's name identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
     /// The pod's name.

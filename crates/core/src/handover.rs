@@ -55,14 +55,14 @@ pub(super) struct Handover {
     listing: Listing,
     locks: Locks,
     fences: Option<BTreeMap<Uid, Fence>>,
-    /// O1: those of them on which somebody else owns a key.
+    /// O1: those of them on which another owner has a key.
     foreign: BTreeSet<Uid>,
     target: Option<Target>,
     /// Whether H4, H5 and H6 apply, because another operator's writes may be on their way.
     pub(super) after_others: bool,
     abandoned: bool,
     replaced_by: Author,
-    /// What the answers told about the world, for later decisions.
+    /// Facts from the answers, for later decisions.
     pub(super) found: Found,
 }
 
@@ -77,7 +77,7 @@ pub(super) enum Chain {
     Rivals,
 }
 
-/// What the answers of a handover tell beyond the handover itself.
+/// Facts from the answers of a handover that matter beyond it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// Pods that are gone, whatever the cache shows.
@@ -118,8 +118,8 @@ enum Locks {
     Known,
 }
 
-/// What a promotion relies on. The promotion is for this version of the pod alone, so these facts still hold when the API server carries it
-/// out.
+/// The facts that a promotion relies on. The promotion is for this version of the pod alone, so these facts still hold when the API server
+/// carries it out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     version: Version,
@@ -410,7 +410,7 @@ impl Handover {
         scopes.map(|scope| Selector { match_labels: scope.markings.leader.labels.clone(), ..Selector::default() })
     }
 
-    /// O1: the pods on which somebody else owns a key. The operator has read nothing about a pod that the cache does not show yet, and
+    /// O1: the pods on which another owner has a key. The operator has read nothing about a pod that the cache does not show yet, and
     /// nothing about any pod when it withdraws an election of which it may know only the record.
     fn find_foreign(&self, listed: &[Pod], view: &View) -> BTreeSet<Uid> {
         let markings = &self.record.scope.markings;

@@ -20,8 +20,8 @@ pub fn term_rises(before: Option<Term>, now: Term) -> bool {
     before.is_none_or(|before| before < now)
 }
 
-/// A holder stops before another one may start: it relies on the lock no longer than until its store gives the lock to others. Both moments
-/// are by one clock, which only an observer of all has.
+/// A holder stops before another one may start: its reliance on the lock ends no later than the moment from which its store gives the lock
+/// to others. Both moments are by one clock, which only an observer of all has.
 pub fn stops_in_time(relies_until: Instant, granted_from: Instant) -> bool {
     relies_until <= granted_from
 }

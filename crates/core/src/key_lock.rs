@@ -70,8 +70,8 @@ impl KeyLock {
         }
     }
 
-    /// Takes the key as an answer of this index shows it, or `None` if there is no such key. Returns whether that is news, because
-    /// something later may be known.
+    /// Takes the key as an answer of this index shows it, or `None` if there is no such key. Returns whether that is news: a later version
+    /// may be known.
     pub fn observe(&mut self, index: Version, key: Option<SeenKey>, now: Instant) -> bool {
         let version = key.as_ref().map_or(index, |key| key.version);
         if version < self.known {

@@ -91,7 +91,7 @@ pub struct Markings {
     pub leader: Marking,
     /// The marking of the other candidates.
     pub follower: Marking,
-    /// Whether lictor replaces values that somebody else owns, and restores them afterwards (O1).
+    /// Whether lictor replaces the values of other owners, and restores them afterwards (O1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
 }
@@ -227,7 +227,7 @@ impl Markings {
     ) -> PodPatch {
         let mut patch = PodPatch::default();
         before.cost.take_off(&mut patch);
-        // O1: a value that no earlier spec wrote stays, because it came with a new pod from its template.
+        // O1: a value that no earlier spec wrote stays, such as one that came with a new pod from its template.
         let own = |is_label, key: &str, have: &Pairs| {
             have.get(key).is_none_or(|value| former.iter().any(|markings| markings.write(is_label, key, value)))
         };

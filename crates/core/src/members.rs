@@ -51,7 +51,7 @@ impl PodCache {
         })
     }
 
-    /// Forgets a pod. Returns the pod if it was there, because another pod may have its name.
+    /// Forgets a pod. Returns the pod if it was there: the name may belong to another one.
     pub fn remove(&mut self, name: &str, uid: &Uid) -> Option<Pod> {
         if self.0.get(name)?.uid == *uid { self.0.remove(name).map(|pod| *pod) } else { None }
     }

@@ -1,4 +1,4 @@
-//! O1: lictor writes a label or an annotation on a pod only where nobody else owns that key.
+//! O1: lictor writes a label or an annotation on a pod only if no other owner has that key.
 //!
 //! The labels that a pod's controller selects by are the controller's, whatever the pod carries: a `ReplicaSet` lets go of a pod that it no
 //! longer selects, and creates another one. Apart from these, a pod that carries none of an election's keys is free. A pod that the
@@ -62,14 +62,14 @@ enum Selects<'a> {
     Unread,
 }
 
-/// A key that somebody else owns on a pod.
+/// A key on a pod that another owner has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     /// The label or annotation.
     pub key: String,
-    /// Whether it is a label.
+    /// Whether the key is a label.
     pub is_label: bool,
-    /// Who owns it.
+    /// The key's owner.
     pub by: Owner,
 }
 
@@ -87,9 +87,9 @@ pub enum Owner {
 /// Whether an election may write on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Title {
-    /// The election may write: nobody else owns one of its keys there.
+    /// The election may write, because no other owner has one of its keys there.
     Free,
-    /// The election may not write, because somebody else owns this key.
+    /// The election may not write, because another owner has this key.
     InUse(InUse),
     /// The pod's controller has to be read first, or else the pod's provenance.
     Unread,
@@ -246,7 +246,7 @@ impl Ownership<'_> {
             || self.markings.annotation_keys().any(|key| pod.annotations.contains_key(key))
     }
 
-    /// Whether somebody else owns a key with this value, or `None` if the operator has to read the pod's provenance first.
+    /// Whether another owner has a key with this value, or `None` if the operator has to read the pod's provenance first.
     fn of_key(&self, pod: &Pod, is_label: bool, key: &str, value: &str) -> Option<bool> {
         let marked = self.has_marked(pod);
         let present = self.markings.write(is_label, key, value);

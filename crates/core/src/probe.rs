@@ -25,7 +25,7 @@ impl ProbeRules {
 /// The finding of a leader's probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeFailure {
-    /// The leader often enough did not answer as it should.
+    /// The leader did not answer as it should, often enough.
     NoAnswer,
     /// The leader's process is gone: no process listens at this port any more.
     ProcessGone(u16),

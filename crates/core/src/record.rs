@@ -35,7 +35,7 @@ pub struct Record {
     /// The scopes of earlier records that are not cleaned up yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Scope>,
-    /// How long the next holder must wait for the workloads that run only where the leader is, or `None` if there are none.
+    /// The obligation to the next holder from workloads that run only where the leader is, or `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_obligation: Option<DrainObligation>,
     /// The last switchover that was carried out (H14).
@@ -187,7 +187,7 @@ pub struct Rival {
     pub session: String,
     /// The owner of the session of another program, for people.
     pub described: Option<String>,
-    /// How long the next holder must wait for the rival's workloads.
+    /// The obligation that the rival's workloads leave to the next holder.
     pub drain_obligation: Option<DrainObligation>,
     /// The last switchover that the rival's record knows of.
     pub switchover: Option<SwitchoverMark>,

@@ -63,7 +63,7 @@ pub struct Known<'a> {
     pub wall: Timestamp,
     /// The election's generation that the rest is read from.
     pub generation: i64,
-    /// What the user wants of the election.
+    /// The user's goal for the election.
     pub desired: Desired,
     /// Whether the election is gone, as far as the operator knows. It removes the election's marks only if the API server, too, says so.
     pub gone: bool,
@@ -87,7 +87,7 @@ pub struct Known<'a> {
     pub wind_down: u32,
     /// The pods that the operator may have to write to.
     pub pods: &'a [&'a Pod],
-    /// O1: those of them on which somebody else owns a key, or may.
+    /// O1: those of them on which another owner has a key, or may.
     pub foreign: &'a BTreeSet<Uid>,
     /// How clients reach the leader.
     pub routing: Routing<'a>,
@@ -254,7 +254,7 @@ pub struct Output {
     pub announcements: Vec<Announcement>,
     /// The stores in which the group may have locks.
     pub stores: BTreeSet<StoreId>,
-    /// Whether another program undoes what this operator writes. It may be another replica that acts, too.
+    /// Whether another program undoes what this operator writes. The other program may be a second replica that acts.
     pub contested: bool,
 }
 
@@ -387,7 +387,7 @@ impl Replica {
         Output { requests: requests.into_iter().map(request).collect(), announcements, stores, contested }
     }
 
-    /// The verdict on a switchover, after a step. `gives_up`: the user wants nothing of it any more.
+    /// The verdict on a switchover, after a step. `gives_up`: the switchover must not be carried out any more.
     pub fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
         let Some((key, election)) = &self.deciding else { return Verdict::Unsettled };
         if key != known.key {

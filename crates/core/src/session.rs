@@ -53,7 +53,7 @@ pub struct FoundSession {
 
 /// C14: the names `CLUSTER/INSTALLATION/CLASS/NUMBER` of the sessions of all installations that have the same names of their cluster and
 /// class. Only one of these installations may have sessions. A session of another class is no rival, because one Kubernetes cluster has no
-/// two classes of a name: two installations in one cluster share its name rightly.
+/// two classes of a name, so two installations in it share the cluster's name rightly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namesakes {
     /// The beginning of all their names: `CLUSTER/`.
@@ -65,8 +65,8 @@ pub struct Namesakes {
 }
 
 impl Namesakes {
-    /// The oldest session of another installation, if it is older than each session of this one. No clock decides that, but the order in
-    /// which sessions were made, which both installations see alike. `of` returns a session's name, and its place in that order.
+    /// The oldest session of another installation, if it is older than each session of this one. The order in which sessions were made
+    /// decides, because both installations see it alike; no clock does. `of` returns a session's name, and its place in that order.
     pub fn elder<'a, S>(&self, sessions: impl Iterator<Item = &'a S>, of: impl Fn(&S) -> (&str, u64)) -> Option<&'a S> {
         let namesakes = sessions.filter(|session| self.installation_of(of(session).0).is_some());
         let oldest = namesakes.min_by_key(|session| of(session).1);

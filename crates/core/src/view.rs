@@ -18,7 +18,7 @@ pub(crate) struct View<'a> {
     pub wall: Timestamp,
     /// The election's generation that the rest of this view is made from.
     pub generation: i64,
-    /// What the user wants of the election.
+    /// The user's goal for the election.
     pub desired: Desired,
     /// Whether the election is gone, as far as the operator knows.
     pub gone: bool,
@@ -48,7 +48,7 @@ pub(crate) struct View<'a> {
     pub wind_down: u32,
     /// The pods that this election may have to write to: those that it selects, and those that it wrote to under earlier specs.
     pub pods: &'a [&'a Pod],
-    /// O1: those of them on which somebody else owns a key, or may.
+    /// O1: those of them on which another owner has a key, or may.
     pub foreign: &'a BTreeSet<Uid>,
     /// How clients reach the leader.
     pub routing: Routing<'a>,

@@ -6,7 +6,7 @@ use super::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watchdog {
     until: Option<Instant>,
-    /// When the agent must have said something, after it was asked to end.
+    /// By when the agent must have said something, after it was asked to end.
     heard_by: Option<Instant>,
     ended: bool,
 }

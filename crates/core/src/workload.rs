@@ -163,7 +163,7 @@ pub struct Workload {
     pub deletable: bool,
     /// The last scheduled time at which a CronJob started a Job, as its own schedule names it.
     pub last_tick: Option<Timestamp>,
-    /// What the election wants of the workload.
+    /// The election's wish for the workload.
     pub wish: Wish,
 }
 

@@ -127,7 +127,7 @@ impl Lock {
         self.keep(stored);
     }
 
-    /// Takes the content that a write has left. Returns whether it is still there, because the watch may already show a later write.
+    /// Takes the content that a write has left. Returns whether it is still there: the watch may already show a later write.
     pub(super) fn take_written(&mut self, version: Version, stored: Stored) -> bool {
         let present = version >= self.newest;
         if present {

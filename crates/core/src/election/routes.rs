@@ -108,7 +108,7 @@ impl Goal<'_> {
 /// Whom an outcome belongs to.
 pub(super) enum Taken {
     Mine,
-    /// The outcome belongs to a slice, and tells that another writer has changed the record.
+    /// The outcome belongs to the slices, and tells that another writer has changed the record.
     RecordChanged,
     Others,
 }

@@ -51,7 +51,7 @@ impl Election {
         true
     }
 
-    /// The verdict on a switchover. `gives_up`: the user wants nothing of it any more.
+    /// The verdict on a switchover. `gives_up`: the switchover must not be carried out any more.
     pub(crate) fn judge(&self, asked: &Asked, gives_up: bool, view: &View) -> Verdict {
         let across = matches!(asked.to, Target::Cluster(_));
         if view.following.is_some() {

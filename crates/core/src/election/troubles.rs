@@ -32,7 +32,7 @@ struct Trouble {
     /// Whether the pod shows a leader label that it should not.
     urgent: bool,
     refusals: u32,
-    /// The API server's answer, or its stored value.
+    /// The API server's answer, or the value that it keeps instead.
     why: String,
     first: Instant,
     last: Instant,

@@ -17,7 +17,7 @@ use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 /// CronJob's missed tick, a ReplicaSet's pods. The operator assumes the same length around each full minute.
 const SETTLES: Duration = Duration::from_secs(3);
 
-/// The way of the workloads to rest.
+/// The wind-down of the workloads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindDown {
     /// Since when no workload is let run here.

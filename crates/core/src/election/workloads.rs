@@ -22,7 +22,7 @@ use crate::{
 /// Brings the workloads to the state that the leadership requires.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadReconciler {
-    /// The way of the workloads to rest.
+    /// The wind-down of the workloads.
     wind_down: WindDown,
     pending: BTreeMap<WorkloadId, Pending>,
     /// Writes that let workloads run and may still be on their way.
@@ -33,7 +33,7 @@ pub(super) struct WorkloadReconciler {
     up: BTreeMap<WorkloadId, Backoff>,
     pub(super) down: BTreeMap<WorkloadId, Backoff>,
     owner: String,
-    /// The number up to which this process wrote before it began to decide this election again.
+    /// The last number under which this process may have written before it began to decide this election again.
     before: OpId,
     /// The wait for workloads that another program changes again and again.
     contest: Backoff,
