@@ -1,10 +1,10 @@
 //! Locks in Kubernetes Leases. Each election owns one, and lictor writes it only when something changes.
 //!
-//! `spec.holderIdentity` is the leader's pod and `spec.leaseTransitions` the term, for `kubectl get lease` and other tools. The
-//! whole record is in an annotation. If the two do not agree, somebody edited the Lease, and lictor does not believe it.
+//! `spec.holderIdentity` is the leader's pod and `spec.leaseTransitions` the term, for `kubectl get lease` and other tools. The whole
+//! record is in an annotation. If the two do not agree, a person edited the Lease, and lictor does not believe it.
 //!
-//! H13: a Lease has no owner, so that it stays when its election is deleted while no operator runs. It says what was written on which
-//! pods.
+//! H13: a Lease has no owner, so that it stays when its election is deleted while no operator runs. Its record says which pods the operator
+//! wrote to, and what.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct LeaseStore {
     client: Client,
     namespaces: Namespaces,
     timeout: Duration,
-    /// Elections that ask for their locks.
+    /// The questions of elections for their locks.
     asked: Together<Uid, Arc<LocksOf>>,
 }
 
@@ -247,12 +247,12 @@ fn is_election(owner: &OwnerReference) -> bool {
     owner.api_version.starts_with(GROUP)
 }
 
-/// Whether it goes with its election, as versions before 0.1.0 made it.
+/// Returns whether a Lease is deleted with its election, as versions before 0.1.0 made it.
 fn is_owned(lease: &Lease) -> bool {
     lease.owner_references().iter().any(is_election)
 }
 
-/// Returns the name of the election whose lock a Lease is. None: lictor's operator did not make it.
+/// Returns the name of the election whose lock a Lease is, or `None` if lictor's operator did not create it.
 pub fn election_of(lease: &Lease) -> Option<String> {
     let stored = stored(lease);
     let of = || stored.record().map_or_else(|| lease.name_any(), |record| record.election_name.clone());

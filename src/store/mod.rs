@@ -49,21 +49,21 @@ pub enum StoreEvent {
     Resumed(StoreScope),
     /// Until when the locks that this cluster holds in the store are valid.
     LockValidity(StoreId, LockValidity),
-    /// What has become of a lock that another cluster holds or held, by its record. It is told also to a replica that does not know
-    /// yet which sessions are its own cluster's.
+    /// The state of a lock that another cluster holds or held, by its record. A replica hears of it even if it does not know yet which
+    /// sessions are its own cluster's.
     Elsewhere(Key, Elsewhere),
-    /// All bids for a lock that another cluster offers (C12). After `All` and `Rewound`, every lock that has bids is told again.
+    /// All bids for a lock that another cluster offers (C12). After `All` and `Rewound`, the watch reports every lock that has bids again.
     Bids(Key, Vec<PlacedBid>),
 }
 
-/// What becomes of a lock that another cluster holds.
+/// The state of a lock that another cluster holds or held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// That cluster holds it.
+    /// The other cluster holds the lock.
     Held(Rival),
-    /// That cluster does not hold it any more.
+    /// The other cluster no longer holds the lock.
     LetGo,
-    /// Its key was deleted, which that cluster does not do: it may not know of it (C6).
+    /// The lock's key was deleted, which the other cluster does not do, so it may not know (C6).
     Vanished,
 }
 
@@ -99,7 +99,7 @@ pub struct RegisteredLeader {
     pub address: String,
     /// The port.
     pub port: u16,
-    /// The term and where the leader is, for whoever reads the directory.
+    /// The term and the place of the leader, for programs that read the directory.
     pub meta: BTreeMap<String, String>,
 }
 
@@ -143,8 +143,8 @@ pub trait LockStore: Send + Sync {
     /// Reads a record.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>>;
 
-    /// Lists the locks that were written for an election, whatever their keys are. `patience`: how long it may wait for others that ask
-    /// the same of their elections; none: somebody waits for it, so it goes before those.
+    /// Lists the locks that were written for an election, whatever their keys are. `patience` is how long the request may wait for other
+    /// elections that ask the same. With `None`, a decision depends on it, so it goes before the patient ones.
     fn locks_of<'a>(
         &'a self,
         namespace: &'a str,
@@ -161,21 +161,21 @@ pub trait LockStore: Send + Sync {
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome>;
 
-    /// Takes off the owner of an election's locks, by which versions before 0.1.0 had them deleted together with the election.
+    /// Removes the owner of an election's locks, by which versions before 0.1.0 had them deleted together with the election.
     fn disown<'a>(&'a self, namespace: &'a str, election: &'a Uid) -> BoxFuture<'a, Result<(), Failure>> {
         let _ = (namespace, election);
         Box::pin(async { Ok(()) })
     }
 
-    /// Releases a lock whose record names nobody, if it still has this version, so that others can acquire it. The record stays.
-    /// A store that nobody shares has nothing to do.
+    /// Releases a lock whose record names no leader, if it still has this version, so that others can acquire it. The record stays. A store
+    /// that clusters do not share has nothing to do.
     fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         let _ = key;
         Box::pin(async move { RecordOutcome::Written(version) })
     }
 
-    /// Hands a lock whose record names nobody to the cluster that made a bid, if the lock and the bid still have their versions. Nobody
-    /// else can acquire it in between. The bid goes (C11).
+    /// Hands a lock whose record names no leader to the cluster that made a bid, if the lock and the bid still have their versions. No
+    /// other cluster can acquire it in between. The bid is deleted (C11).
     fn give<'a>(
         &'a self,
         key: &'a Key,
@@ -187,7 +187,7 @@ pub trait LockStore: Send + Sync {
         Box::pin(async { RecordOutcome::Failed(not_shared()) })
     }
 
-    /// Writes this cluster's bid for a lock, in the place of an earlier one. The bid ends with this cluster's session (C12).
+    /// Writes this cluster's bid for a lock, in place of an earlier one. The bid ends with this cluster's session (C12).
     fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
         let _ = (key, owner, bid);
         Box::pin(async { RecordOutcome::Failed(not_shared()) })
@@ -214,8 +214,8 @@ pub trait LockStore: Send + Sync {
         Box::pin(async { Ok(true) })
     }
 
-    /// Follows a lock of others, which this project never writes: reports what is known of it, beginning with the present state. It may
-    /// skip a state if it reports a later one.
+    /// Follows a lock that lictor never writes: reports its state, beginning with the present one. It may skip a state if it reports a
+    /// later one.
     fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock>;
 
     /// Watches all records.

@@ -1,7 +1,7 @@
-//! Bids, and the handing over of a lock: C11 and C12 of docs/protocol.md.
+//! Bids, and the handover of a lock to another cluster: C11 and C12 of docs/protocol.md.
 //!
-//! A bid is in a key beside the lock's, which the bidder's session holds. So Consul itself ends a bid when its session ends: the key is
-//! then held by nobody, and has another index.
+//! A bid is in a key beside the lock's, which the bidder's session holds. So Consul itself ends a bid when its session ends: no session
+//! holds the key then, and it has another index.
 
 use lictor_consul::{Entry, LOCK_FLAGS, OpError, TxnOp};
 use lictor_core::{Bid, Failure, Key, PlacedBid, Record, RecordOutcome, Version};
@@ -12,7 +12,7 @@ use super::locks::{ConsulStore, outcome_of};
 use crate::store::Owner;
 
 impl ConsulStore {
-    /// Writes this cluster's bid. Only this cluster writes that key, and whoever holds the lock deletes it.
+    /// Writes this cluster's bid. Only this cluster writes that key, and the holder of the lock deletes it.
     pub(super) async fn place_bid(&self, key: &Key, owner: &Owner, bid: &Bid) -> Result<RecordOutcome, Failure> {
         let (session, cluster) = (self.session_for(key)?, self.parameters.cluster.clone());
         let name = bid_key(&key.name, &cluster);

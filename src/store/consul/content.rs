@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// The end of the record's key, where the lock's key holds only the leader's name.
 const BESIDE: &str = "/record";
 
-/// What is between a lock's key and the name of the cluster that bids for it. Neither has it in itself.
+/// The text between a lock's key and the name of the cluster that bids for it. Neither contains this text.
 const BIDS: &str = "/.bid/";
 
-/// Where the record is.
+/// The place of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// In the lock's key.
@@ -26,14 +26,14 @@ pub enum Layout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {
-    /// Who wrote it: a cluster, or an agent.
+    /// The writer of the record: a cluster, or an agent.
     pub cluster: String,
-    /// Which lictor of that cluster wrote it; absent: an agent's, or given with the lock by another cluster.
+    /// The installation of that cluster that wrote the record. Absent if an agent wrote it, or if another cluster gave it with the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installation: Option<String>,
-    /// The election's namespace. Empty: it is an agent's.
+    /// The election's namespace, empty for an agent.
     pub namespace: String,
-    /// The election's name; an agent's key.
+    /// The election's name, or an agent's key.
     pub name: String,
     /// The record.
     #[serde(flatten)]
@@ -41,7 +41,8 @@ pub struct Content {
 }
 
 impl Content {
-    /// Returns what a lock's key says in a listing, whatever the layout is, for whoever only reads. None: nothing that lictor has written.
+    /// Returns the content of a lock in a listing, whatever its layout is, for programs that only read. `None` if lictor has not written
+    /// it.
     pub fn of(entries: &[Entry], key: &str) -> Option<Self> {
         let lock = find(entries, key)?;
         let (content, _) = Layout::default().content_of(lock, Layout::found_beside(entries, key))?;
@@ -52,16 +53,16 @@ impl Content {
 /// C16: a key that had a record of lictor's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The index at which the key was created. Another key by its name has another one.
+    /// The index at which the key was created. A later key of the same name has another one.
     pub(super) created: u64,
-    /// The session that held it with that record.
+    /// The session that held the key with that record.
     pub(super) session: Option<String>,
-    /// What its workloads needed.
+    /// The drain obligation of the holder's workloads.
     pub(super) obligation: Option<DrainObligation>,
 }
 
 impl Known {
-    /// Returns what the workloads of the last holder that was seen may need. What it wrote after that is not known.
+    /// Returns the drain obligation that the last seen holder may have left. Its later writes are unknown.
     pub(super) fn obligation(&self) -> Option<DrainObligation> {
         self.obligation.clone().map(|known| DrainObligation {
             wind_down_seconds: known.wind_down_seconds.max(known.waits_seconds),
@@ -71,22 +72,22 @@ impl Known {
         })
     }
 
-    /// Does the same if this session still holds the key.
+    /// Returns the same obligation, if this session still holds the key.
     pub(super) fn obligation_of(&self, session: &str) -> Option<DrainObligation> {
         self.obligation().filter(|_| self.session.as_deref() == Some(session))
     }
 }
 
-/// Who writes records: the lictor of a cluster.
+/// The writer of records: the lictor of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer<'a> {
     pub(super) cluster: &'a str,
-    /// Two clusters may have the same name by mistake.
+    /// The installation, because two clusters may have the same name by mistake.
     pub(super) installation: &'a str,
 }
 
 impl Writer<'_> {
-    /// C14: returns whether it wrote this.
+    /// C14: returns whether this writer wrote a record.
     pub(super) fn wrote(self, content: &Content) -> bool {
         content.cluster == self.cluster && content.installation.as_deref().is_none_or(|by| by == self.installation)
     }
@@ -113,7 +114,7 @@ fn bid_of(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once(BIDS)
 }
 
-/// Returns all bids in a listing, by the lock's key. What a person has written there is no bid.
+/// Returns all bids in a listing, by the lock's key. Content that a person has written there is no bid.
 pub(super) fn bids(entries: &[Entry]) -> BTreeMap<String, Vec<PlacedBid>> {
     let mut found: BTreeMap<String, Vec<PlacedBid>> = BTreeMap::new();
     for entry in entries {
@@ -163,7 +164,7 @@ impl Layout {
         }
     }
 
-    /// Returns the locks of a listing by the elections that wrote them, whichever cluster these are in.
+    /// Returns the locks of a listing by the elections that wrote them, in whichever cluster these are.
     pub(super) fn by_election(self, entries: &[Entry]) -> BTreeMap<Uid, Vec<String>> {
         let mut locks: BTreeMap<Uid, Vec<String>> = BTreeMap::new();
         for lock in entries.iter().filter(|entry| self.is_lock(&entry.key)) {
@@ -175,13 +176,13 @@ impl Layout {
         locks
     }
 
-    /// Returns what may be a record beside a lock's key.
+    /// Returns the entry that may be a record beside a lock's key.
     pub(super) fn found_beside<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
         find(entries, &Self::LeaderName.beside(key)?)
     }
 
-    /// Returns what a lock says, in this layout or in the other one, and whether it is the other one: another cluster's class may have another
-    /// `record` by mistake. `beside`: what may be its record.
+    /// Returns the content of a lock, in this layout or in the other one, and whether it is in the other one, because another cluster's
+    /// class may have another `record` by mistake. `beside` is the entry that may be its record.
     pub(super) fn content_of(self, lock: &Entry, beside: Option<&Entry>) -> Option<(Content, bool)> {
         let other = match self {
             Self::Record => Self::LeaderName,
@@ -191,8 +192,8 @@ impl Layout {
         own.or_else(|| Some((other.content(lock, beside)?, true)))
     }
 
-    /// Returns what is stored for a lock. `beside`: what may be its record, in either layout. `known` is what is known of its key. `own` are
-    /// the sessions of this cluster. `describe` describes a session for a person.
+    /// Returns the state of a lock. `beside` is the entry that may be its record, in either layout. `known` is the knowledge of its key,
+    /// and `own` are the sessions of this cluster. `describe` describes a session for a person.
     pub(super) fn stored(
         self,
         lock: Option<&Entry>,
@@ -243,7 +244,7 @@ impl Layout {
                     Stored::Free(version, Some(content.record.at(version)), None)
                 }
                 Some((content, _)) => Stored::Free(version, None, content.record.drain_obligation),
-                // C16: somebody wrote to it. Or a program that uses Consul's own library released it: it has that library's flags.
+                // C16: a person wrote to the key. Or a program that uses Consul's own library released it, which sets that library's flags.
                 None if known.is_some() || lock.flags == LOCK_FLAGS => {
                     Stored::Free(version, None, known.and_then(Known::obligation))
                 }
@@ -267,7 +268,7 @@ impl Layout {
                 (together && lock.value == self.value(&[], &content.cluster, &content.record)).then_some(content)
             }
         };
-        // Somebody wrote such a term by hand. If lictor believed it, the terms of this cluster could not rise any more.
+        // A person wrote such a term by hand. If lictor believed it, the terms of this cluster could not rise any more.
         content.filter(|content| content.record.term.is_credible(true))
     }
 }

@@ -3,7 +3,7 @@
 use lictor_consul::{Error, OpError};
 use lictor_core::Failure;
 
-/// Returns what a failed request means to the core.
+/// Returns the core's failure for a failed request.
 pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Unknown(text) => Failure::Unknown(text),

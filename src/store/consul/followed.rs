@@ -1,4 +1,4 @@
-//! A key in Consul that the candidates of an election hold themselves: it is only read.
+//! A key in Consul that the candidates of an election hold themselves, and that lictor only reads.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ struct Follower {
     parameters: ConsulParameters,
     key: String,
     index: u64,
-    /// As of which index the key was told last.
+    /// The index as of which the key was last reported.
     known: u64,
     /// How long to wait after the last failure.
     retry: Option<Duration>,
-    /// The session that was asked for last, and its name.
+    /// The last session that was asked for, and its name.
     named: Option<(String, String)>,
 }
 
@@ -45,7 +45,7 @@ impl Follower {
                 lock
             }
             Err(error) => {
-                // What comes after a failure is read at once, and not waited for.
+                // After a failure, the next read does not wait for a change.
                 self.index = 0;
                 self.retry = Some(self.retry.map_or(FIRST_RETRY, |retry| (retry * 2).min(LONGEST_RETRY)));
                 FollowedLock::Unknown(failure(error).text().to_owned())
@@ -58,8 +58,8 @@ impl Follower {
         let (index, mut entry) = client.wait_key(&self.key, self.index, wait).await?;
         let at = |entry: &Option<Entry>, index| entry.as_ref().map_or(index, |entry| entry.modify_index);
         (self.index, self.known) = if at(&entry, index) < self.known {
-            // A server that takes itself for Consul's leader tells what was before; or Consul was put back to an earlier state, or has
-            // forgotten what was deleted. Only the present leader answers a consistent read.
+            // A server that wrongly takes itself for Consul's leader answers with an earlier state. Or Consul was put back to an earlier
+            // state, or has forgotten deleted keys. Only the present leader answers a consistent read.
             entry = client.read_key(&self.key).await?;
             (0, at(&entry, 0))
         } else {
@@ -69,7 +69,7 @@ impl Follower {
         let Some(session) = entry.session.clone() else { return Ok(FollowedLock::Free(NotHeld::Released)) };
         let said = said(&entry);
         if said.identity.is_empty() && self.named.as_ref().is_none_or(|(known, _)| *known != session) {
-            // `consul lock` writes no value. A session has its name for good.
+            // `consul lock` writes no value. A session never changes its name.
             let found = client.session(&session).await?;
             let name = found.map(|found| found.name).filter(|name| !name.is_empty());
             self.named = Some((session.clone(), name.unwrap_or_else(|| format!("the session {session}"))));
@@ -85,10 +85,10 @@ impl Follower {
     }
 }
 
-/// What the value of a key says of its holder.
+/// The holder of a key, as its value describes it.
 fn said(entry: &Entry) -> LockHolder {
     if let Ok(Content { cluster, record, .. }) = serde_json::from_slice(&entry.value) {
-        // An agent's, or that of an election of lictor's own.
+        // The value is of an agent, or of an election of lictor's own.
         let Record { holder, since, .. } = record;
         let Some(Holder { pod, ip, .. }) = holder else {
             return LockHolder { identity: cluster, ..LockHolder::default() };

@@ -1,8 +1,8 @@
 //! Locks in Consul: one key each, held by a session that many locks share, and written only in transactions.
 //!
-//! The rules come from Consul's sources. A shared session does not exclude those who share it, so each write also checks the
-//! key's index (`check-index`, `lock`). A handover inside this cluster locks again with the same session, and so holds the lock
-//! without a gap. The flags are those of Consul's own library, so that programs that use it can take part and wait.
+//! The rules come from Consul's sources. A shared session does not exclude the locks that share it, so each write also checks the key's
+//! index (`check-index`, `lock`). A handover inside this cluster locks again with the same session, and so holds the lock without a gap.
+//! The flags are those of Consul's own library, so that programs that use it can take part and wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,21 +35,21 @@ pub struct ConsulParameters {
     pub client: Client,
     /// This cluster's name in records.
     pub cluster: String,
-    /// Which lictor of this cluster it is, as records say it.
+    /// This installation of lictor in the cluster, as records name it.
     pub installation: String,
     /// The prefix of all keys. It ends with a slash.
     pub prefix: String,
-    /// Where records are.
+    /// The place of records.
     pub layout: Layout,
     /// How long the watch waits for a change before it asks again.
     pub wait: Duration,
     /// Notified when a session seems to be gone.
     pub suspicion: Arc<Notify>,
-    /// Told of the locks that are held and may not be written.
+    /// Receives the locks that this cluster holds and may not write.
     pub refusals: Arc<Refusals>,
 }
 
-/// The locks in one Consul. Clones share what they know.
+/// The locks in one Consul. Clones share their knowledge.
 #[derive(Clone)]
 pub struct ConsulStore {
     pub(super) parameters: ConsulParameters,
@@ -82,14 +82,14 @@ impl ConsulStore {
         })
     }
 
-    /// Returns what a listing has under a name, if `own` are the sessions of this cluster. It asks Consul about an unknown
+    /// Returns the state of a lock by its name in a listing, if `own` are the sessions of this cluster. It asks Consul about an unknown
     /// holder.
     pub(super) async fn stored(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         self.learn(self.stranger(entries, name, own).into_iter().collect()).await;
         self.shown(entries, name, own)
     }
 
-    /// Does the same without asking Consul.
+    /// Returns the same without asking Consul.
     pub(super) fn shown(&self, entries: &[Entry], name: &str, own: &[String]) -> Stored {
         let (lock, beside) = (find(entries, name), Layout::found_beside(entries, name));
         let known = lock.and_then(|lock| self.seen.known(lock));
@@ -97,7 +97,7 @@ impl ConsulStore {
         layout.stored(lock, beside, known.as_ref(), self.writer(), own, |session| self.describe(session))
     }
 
-    /// Returns whether this lictor wrote what a listing has under a name.
+    /// Returns whether this installation wrote the content of a name in a listing.
     pub(super) fn wrote(&self, entries: &[Entry], name: &str) -> bool {
         let beside = Layout::found_beside(entries, name);
         let content = find(entries, name).and_then(|lock| self.parameters.layout.content_of(lock, beside));
@@ -123,7 +123,7 @@ impl ConsulStore {
         self.rivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks Consul about sessions of others.
+    /// Asks Consul about the sessions of others.
     pub(super) async fn learn(&self, sessions: BTreeSet<String>) {
         futures::stream::iter(sessions).for_each_concurrent(ASKED_AT_ONCE, |id| self.learn_one(id)).await;
     }
@@ -165,7 +165,7 @@ impl ConsulStore {
         }
     }
 
-    /// C15: tells whoever keeps the sessions when Consul refuses, by its access rules, to change a lock that this cluster holds.
+    /// C15: tells the keeper of the sessions when Consul refuses, by its access rules, to change a lock that this cluster holds.
     pub(super) async fn noting_refusal(
         &self,
         key: &Key,
@@ -277,7 +277,7 @@ impl ConsulStore {
         Ok(self.delete_at(&operations, version).await)
     }
 
-    /// Deletes keys at their indexes, of which this is the lock's or the bid's.
+    /// Deletes keys at their indexes. `version` is that of the lock or the bid.
     pub(super) async fn delete_at(&self, operations: &[TxnOp], version: Version) -> RecordOutcome {
         match self.parameters.client.transact(operations).await {
             Transaction::Applied(_) => RecordOutcome::Written(version),

@@ -1,4 +1,4 @@
-//! C15: the locks that are held, and whose keys the token may not write any more.
+//! C15: the locks that this cluster holds, and whose keys its token may no longer write.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,25 +10,25 @@ use tokio::sync::Notify;
 
 use super::failure::failure;
 
-/// How long after a refusal the right is tried again, while this keeps sessions from being renewed.
+/// How long after a refusal the keeper tries the right again, while the refusal keeps sessions from being renewed.
 const TRIED_AGAIN: Duration = Duration::from_secs(2);
-/// The same when the sessions that held these keys have ended.
+/// The same pause after the sessions that held these keys have ended.
 const TRIED_SELDOM: Duration = Duration::from_secs(10);
 
-/// Where a store tells whoever keeps its sessions that writes were refused.
+/// The way by which a store tells the keeper of its sessions that writes were refused.
 #[derive(Debug, Default)]
 pub struct Refusals {
     new: Mutex<Vec<Refused>>,
     told: Notify,
 }
 
-/// The key of a lock that was held, and not to be written.
+/// The key of a lock that a session held, and that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) key: String,
     /// The key that is written together with it.
     pub(super) beside: Option<String>,
-    /// The session that held it.
+    /// The session that held the key.
     pub(super) session: String,
 }
 
@@ -48,7 +48,7 @@ impl Refusals {
     }
 }
 
-/// What is known of the refusals.
+/// The keeper's knowledge of the refusals.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     keys: BTreeMap<String, Trial>,
@@ -60,7 +60,7 @@ pub(super) struct Rights {
 #[derive(Debug)]
 struct Trial {
     refused: Refused,
-    /// What Consul said; none: it was not tried yet. Other reasons than the key may have made it refuse a write.
+    /// Consul's answer, or `None` if the key was not tried yet. Consul may have refused the first write for other reasons than the key.
     denied: Option<Failure>,
 }
 
@@ -80,22 +80,22 @@ impl Rights {
         }
     }
 
-    /// Whether one of these sessions holds what may not be written.
+    /// Returns whether one of these sessions holds a key that may not be written.
     pub(super) fn withhold(&self, sessions: &[&str]) -> bool {
         self.keys.values().any(|trial| trial.denied.is_some() && sessions.contains(&trial.refused.session.as_str()))
     }
 
-    /// What Consul said of a key that may not be written.
+    /// Returns Consul's answer for a key that may not be written.
     pub(super) fn denied(&self) -> Option<&Failure> {
         self.keys.values().find_map(|trial| trial.denied.as_ref())
     }
 
-    /// When keys are tried next, if any.
+    /// Returns when to try keys next, if any.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.busy && !self.keys.is_empty()).then_some(self.due)
     }
 
-    /// Begins to try keys. Returns them: those that these sessions hold, and the others.
+    /// Begins to try keys. Returns the keys that these sessions hold, and the others.
     pub(super) fn begin(&mut self, sessions: &[&str]) -> [Vec<Refused>; 2] {
         self.busy = true;
         let all = self.keys.values().map(|trial| trial.refused.clone());
@@ -103,7 +103,7 @@ impl Rights {
         [held, past]
     }
 
-    /// Takes what came of that.
+    /// Takes the results of these trials.
     pub(super) fn tried(&mut self, tried: Vec<(Refused, Result<(), Error>)>, sessions: &[&str], now: Instant) {
         self.busy = false;
         for (refused, result) in tried {
@@ -114,7 +114,7 @@ impl Rights {
                         trial.denied = Some(failure(error));
                     }
                 }
-                // That says nothing of the right.
+                // This error says nothing about the right.
                 Err(_) => {}
             }
         }
@@ -122,7 +122,7 @@ impl Rights {
     }
 }
 
-/// Tries to write keys, one after the other, up to the first that may not be written.
+/// Tries to write keys, one after the other, up to the first one that may not be written.
 pub(super) async fn try_writes(client: &Client, each: [Vec<Refused>; 2]) -> Vec<(Refused, Result<(), Error>)> {
     let mut tried = Vec::new();
     for keys in each {
@@ -138,7 +138,7 @@ pub(super) async fn try_writes(client: &Client, each: [Vec<Refused>; 2]) -> Vec<
     tried
 }
 
-/// Asks for a write that changes nothing: Consul looks at the rights before it looks at the conditions, and these exclude each other.
+/// Asks for a write that changes nothing. Consul checks the rights before it checks the conditions, and these exclude each other.
 async fn try_write(client: &Client, Refused { key, beside, .. }: &Refused) -> Result<(), Error> {
     let writes = [Some(key), beside.as_ref()].into_iter().flatten();
     let writes = writes.map(|key| TxnOp::KvSet { key: key.clone(), value: Vec::new(), flags: 0 });

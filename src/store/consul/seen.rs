@@ -1,4 +1,4 @@
-//! What was seen last of each lock's key. A write by a person hides whose key it is, and a right that was taken away hides the key.
+//! The last observation of each lock's key. A write by a person hides whose key it is, and a lost right hides the key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ pub(super) struct Seen(Arc<Mutex<BTreeMap<String, Sight>>>);
 /// A lock's key.
 #[derive(Clone, Debug, Default)]
 struct Sight {
-    /// The session that held it.
+    /// The session that held the key.
     session: Option<String>,
     known: Option<Known>,
 }
 
 impl Seen {
-    /// Takes the locks that have changed in a listing. `own`: the sessions of this cluster. `rewound`: indexes began again, so that what was seen
-    /// before says nothing.
+    /// Takes the locks that have changed in a listing. `own`: the sessions of this cluster. `rewound`: whether indexes began again, so that
+    /// earlier observations say nothing.
     pub(super) fn take<'a>(
         &self,
         layout: Layout,
@@ -36,7 +36,7 @@ impl Seen {
         }
         for name in changed {
             let Some(entry) = find(entries, name) else {
-                // The key of a lock that is held may be hidden only.
+                // The key of a held lock may only be hidden.
                 let held = |sight: &Sight| sight.session.as_ref().is_some_and(|session| own.contains(session));
                 if !sights.get(name).is_some_and(held) {
                     sights.remove(name);
@@ -62,7 +62,7 @@ impl Seen {
         }
     }
 
-    /// C16: returns what is known of a key that may have been written to since.
+    /// C16: returns the knowledge of a key that may have been written to since.
     pub(super) fn known(&self, entry: &Entry) -> Option<Known> {
         self.sights().get(&entry.key)?.known.clone().filter(|known| known.created == entry.create_index)
     }

@@ -1,7 +1,7 @@
 //! The leader as a service in Consul's catalog, for programs that find each other there or by DNS.
 //!
-//! All clusters write it to one node, so that the next leader's service replaces the last one's, even if that one's cluster is
-//! gone. They write it in a transaction that checks the lock, so that a cluster that is late changes nothing.
+//! All clusters write it to one node, so that the next leader's service replaces the last one's, even if the last one's cluster is gone.
+//! They write it in a transaction that checks the lock, so that a late cluster changes nothing.
 
 use std::collections::BTreeMap;
 

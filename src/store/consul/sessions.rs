@@ -1,5 +1,5 @@
-//! Keeps the sessions that hold an operator's locks in Consul. [`SessionLife`] decides when to look up, create and renew one;
-//! this file does it.
+//! Keeps the sessions that hold an operator's locks in Consul. [`SessionLife`] decides when to look up, create and renew a session; this
+//! file does it.
 //!
 //! Sessions are found by their names, so that the next process, or another replica, continues with the same ones. With a new
 //! session, every lock would have to change hands.
@@ -25,54 +25,54 @@ use crate::process::nap;
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// The prefix of their names `PREFIX/0`, `PREFIX/1`, … Nobody else may use these names on the same node.
+    /// The prefix of the sessions' names `PREFIX/0`, `PREFIX/1`, … No other program may use these names on the same node.
     pub prefix: String,
-    /// C14: whose sessions may be beside these; none: no one else's.
+    /// C14: the installations whose sessions may be beside these, or `None` if no other one may have any.
     pub namesakes: Option<Namesakes>,
-    /// What they depend on besides their renewals.
+    /// The sessions' dependency besides their renewals.
     pub home: Home,
     /// The number of sessions.
     pub count: usize,
     /// The time to live: at least 10 s, at most 24 h.
     pub ttl: Duration,
-    /// How long nobody can take the locks of a session that ended without releasing them. At most 60 s.
+    /// How long no cluster can take the locks of a session that ended without releasing them. At most 60 s.
     pub lock_delay: Duration,
 }
 
-/// What sessions depend on besides their renewals.
+/// The dependency of sessions besides their renewals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// A node of their own in the catalog, without checks, which is registered when it is missing. Only their TTL ends the
-    /// sessions.
+    /// A node of their own in the catalog, without checks, which the keeper registers when it is missing. Only their TTL ends the sessions.
     Node {
         /// The node's name.
         name: String,
-        /// The node's address. Consul requires one, though nothing is there. `127.0.0.1` is what consul-k8s gives its own such
-        /// node, `k8s-sync`; a name or address that can be reached would lead whoever resolves the node to another machine.
+        /// The node's address. Consul requires one, though no machine is there. consul-k8s gives `127.0.0.1` to its own such node,
+        /// `k8s-sync`. A reachable name or address would lead every program that resolves the node to another machine.
         address: String,
         /// The node's metadata.
         meta: BTreeMap<String, String>,
     },
-    /// The node of the agent that answers, with its `serfHealth` check. The sessions end soon after that node dies. Only for an
+    /// The node of the agent that answers, with its `serfHealth` check. The sessions end soon after that node dies. This is only for an
     /// agent that is always the same one, on the machine of this process.
     Agent,
 }
 
-/// What this process does about the sessions.
+/// The role of this process for the sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing, because another replica keeps them.
+    /// The process does nothing, because another replica keeps the sessions.
     Standby,
-    /// Keeps them.
+    /// The process keeps the sessions.
     Acting,
-    /// Destroys them, and ends. Only for a process that acts. A process that ends without this leaves them to the next one.
+    /// The process destroys the sessions, and ends. Only a process that acts may do so. A process that ends without this leaves them to the
+    /// next one.
     Leave,
 }
 
 /// The state of the sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sessions {
-    /// Their IDs, by their numbers. `None` means that there is none at present.
+    /// The sessions' IDs, by their numbers. `None` means that there is no such session at present.
     pub ids: Vec<Option<String>>,
     /// Until when the locks of each session are valid.
     pub validities: Vec<LockValidity>,
@@ -80,9 +80,9 @@ pub struct Sessions {
     pub validity: LockValidity,
     /// The present problem.
     pub failure: Option<Failure>,
-    /// C15: what Consul said of a lock that they hold, or held, and that may not be written.
+    /// C15: Consul's answer for a lock that the sessions hold, or held, and that may not be written.
     pub denied: Option<Failure>,
-    /// C14: whether that is another installation, which keeps sessions under the same cluster name.
+    /// C14: whether the problem is another installation, which keeps sessions under the same cluster name.
     pub name_in_use: bool,
     /// How long the last renewal took, or the slowest one if there are several sessions.
     pub renewal: Duration,
@@ -94,7 +94,7 @@ pub struct SessionKeeper {
     settings: SessionSettings,
     clock: fn() -> Instant,
     each: Vec<Kept>,
-    /// Whether it keeps them now, and so knows what exists.
+    /// Whether the keeper keeps the sessions now, and so knows which exist.
     acts: bool,
     /// Whether the first session is made without a look before it.
     at_once: bool,
@@ -109,14 +109,14 @@ pub struct SessionKeeper {
 
 struct Kept {
     life: SessionLife,
-    /// Whether a request for it is under way.
+    /// Whether a request for the session is under way.
     busy: bool,
     problem: Option<Problem>,
-    /// How long its last renewal took.
+    /// How long the session's last renewal took.
     renewal: Duration,
 }
 
-/// What keeps a session from being kept.
+/// The reason why a session can't be kept.
 #[derive(Clone, PartialEq)]
 struct Problem {
     failure: Failure,
@@ -154,11 +154,11 @@ enum Done {
     /// later.
     LookedUp(Vec<usize>, Result<Vec<Session>, Error>),
     Created(usize, Instant, Result<Made, NotMade>),
-    /// A session was read back after it was made, while it was used already.
+    /// The session was read back after it was created, while it was used already.
     ReadBack(usize, String, Result<Made, NotMade>),
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
-    /// Writes were tried.
+    /// The keeper has tried writes.
     Tried(Vec<(Refused, Result<(), Error>)>),
 }
 
@@ -166,13 +166,13 @@ enum Done {
 struct Made {
     id: String,
     found: Vec<Session>,
-    /// What was asked for, if it was not read back yet.
+    /// The requested session, if it was not read back yet.
     unread: Option<NewSession>,
 }
 
 /// Why no session was created.
 struct NotMade {
-    /// Whether it is certain that none was created.
+    /// Whether it is certain that no session was created.
     known: bool,
     problem: Problem,
 }
@@ -211,15 +211,15 @@ impl SessionKeeper {
         )
     }
 
-    /// Renews the sessions more often than their TTL asks for.
+    /// Renews the sessions more often than their TTL requires.
     #[must_use]
     pub fn renewing_every(mut self, renew_every: Duration) -> Self {
         self.each.iter_mut().for_each(|kept| kept.life.renew_every(renew_every));
         self
     }
 
-    /// A5: makes the first session without a look before it, for nobody else makes one of its name. What an earlier process left is looked for
-    /// at the same moment. With [`Home::Agent`] it is not, since the node's name has to be asked for first.
+    /// A5: makes the first session without a look before it, because no other program makes one of its name. The keeper looks for sessions
+    /// of an earlier process at the same moment. With [`Home::Agent`] it does not, because it has to ask for the node's name first.
     #[must_use]
     pub fn making_at_once(mut self) -> Self {
         self.at_once = matches!(self.settings.home, Home::Node { .. });
@@ -229,26 +229,25 @@ impl SessionKeeper {
         self
     }
 
-    /// A5: finds a session of its name again only if it holds this key. Then whoever has released the key may destroy its session, though that
-    /// request may arrive when somebody else has begun to keep sessions by this name.
+    /// A5: finds a session of its name again only if it holds this key. Then a process that has released the key may destroy its session,
+    /// although that request may arrive after another process has begun to keep sessions of this name.
     #[must_use]
     pub fn finding_the_holder_of(mut self, key: String) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Returns what to notify when a session seems to be gone. The keeper then looks the sessions up at once, not only when that
-    /// is due.
+    /// Returns the notifier for a session that seems to be gone. The keeper then looks the sessions up at once, not only when that is due.
     pub fn suspicion(&self) -> Arc<Notify> {
         self.suspicion.clone()
     }
 
-    /// C15: returns where to tell that Consul refused to write a lock that these sessions hold.
+    /// C15: returns the receiver of refusals to write a lock that these sessions hold.
     pub fn refusals(&self) -> Arc<Refusals> {
         self.refusals.clone()
     }
 
-    /// Keeps the sessions until its role says otherwise or the role's sender is gone.
+    /// Keeps the sessions until the role says otherwise or the role's sender is gone.
     pub async fn run(mut self, mut role: watch::Receiver<Role>) {
         loop {
             let now = *role.borrow_and_update();
@@ -285,7 +284,7 @@ impl SessionKeeper {
         }
     }
 
-    /// Sends the requests that are due. Returns when to call it again at the latest.
+    /// Sends the requests that are due. Returns the latest time to call this again.
     fn send(&mut self) -> Instant {
         let now = (self.clock)();
         let mut again = now + Duration::from_secs(60);
@@ -328,7 +327,7 @@ impl SessionKeeper {
         }
     }
 
-    /// C15: tries whether locks may be written again, if that is due. Returns when it is.
+    /// C15: tries whether locks may be written again, if that is due. Returns when it is due next.
     fn try_writes(&mut self, now: Instant) -> Option<Instant> {
         let due = self.rights.due()?;
         if now < due {
@@ -359,7 +358,7 @@ impl SessionKeeper {
         }));
     }
 
-    /// Destroys sessions that nobody uses. The TTL ends those that can't be destroyed.
+    /// Destroys sessions that no process uses. The TTL ends those that can't be destroyed.
     fn destroy(&self, sessions: Vec<Session>) {
         for session in sessions {
             let client = self.client.clone();
@@ -467,14 +466,14 @@ impl SessionKeeper {
         }
     }
 
-    /// Takes what Consul has of a session that is used already.
+    /// Takes Consul's view of a session that is used already.
     fn read_back(&mut self, index: usize, id: &str, result: Result<Made, NotMade>, now: Instant) {
         let kept = &mut self.each[index];
         if kept.life.id() != Some(id) {
             return;
         }
         match result {
-            // An earlier process's request may have come after the look.
+            // A request of an earlier process may have arrived after the look.
             Ok(Made { found, .. }) => self.destroy(found.into_iter().filter(|session| session.id != id).collect()),
             Err(NotMade { known, problem }) => {
                 if known {
@@ -519,7 +518,7 @@ impl SessionKeeper {
         }
     }
 
-    /// Stops keeping the sessions, because another replica keeps them. It drops the requests under way; what they create is found
+    /// Stops keeping the sessions, because another replica keeps them. It drops the requests under way; a session that they create is found
     /// by its name.
     fn put_down(&mut self) {
         self.acts = false;
@@ -593,7 +592,7 @@ fn view(each: &[Kept], denied: Option<&Failure>, now: Instant) -> Sessions {
     }
 }
 
-/// Passes the usable sessions to `adopt`, which returns those that nobody uses. Returns these, and the unusable ones.
+/// Passes the usable sessions to `adopt`, which returns those that no process uses. Returns these, and the unusable ones.
 fn choose(sessions: Vec<Session>, adopt: impl FnOnce(Vec<FoundSession>) -> Vec<FoundSession>) -> Vec<Session> {
     let (usable, mut unused): (Vec<_>, Vec<_>) = sessions.into_iter().partition(is_usable);
     let others = adopt(found(&usable));
@@ -610,8 +609,8 @@ fn found(sessions: &[Session]) -> Vec<FoundSession> {
     each.collect()
 }
 
-/// Returns whether locks may use the session. One without a TTL would keep them for ever, and one that deletes its keys would
-/// delete the terms too.
+/// Returns whether locks may use the session. A session without a TTL would keep them for ever, and a session that deletes its keys would
+/// delete the terms, too.
 fn is_usable(session: &Session) -> bool {
     !session.ttl.is_zero() && session.behavior == "release"
 }
@@ -622,7 +621,7 @@ fn elder<'a>(namesakes: Option<&Namesakes>, sessions: &'a [Session]) -> Option<&
     namesakes?.elder(usable, |session| (&session.name, session.create_index))
 }
 
-/// Returns the sessions of a home; with a key, only the one that holds it.
+/// Returns the sessions of a home, or, with a key, only the session that holds it.
 async fn look_up(client: &Client, home: &Home, key: Option<&str>) -> Result<Vec<Session>, Error> {
     let Some(key) = key else { return sessions_of(client, home).await };
     let (sessions, entry) = try_join(sessions_of(client, home), client.read_key(key)).await?;
@@ -646,8 +645,8 @@ async fn sessions_of(client: &Client, home: &Home) -> Result<Vec<Session>, Error
     }
 }
 
-/// Creates a session and reads it back, because Consul silently drops what it does not understand. If it is to be `at_once`, it looks at the
-/// same moment for others by its name, and leaves the reading back to the caller. Also returns the moment at which the request was sent.
+/// Creates a session and reads it back, because Consul silently drops fields that it does not understand. With `at_once`, it looks at the
+/// same moment for others of its name, and leaves the reading back to the caller. Also returns the moment at which the request was sent.
 async fn create(
     client: &Client,
     settings: &SessionSettings,
@@ -688,7 +687,7 @@ async fn create(
     (sent, result)
 }
 
-/// Returns a session that was made, among others by its name. It is taken for what was asked for, and for the newest.
+/// Returns a session that was created, among others of its name. It is assumed to be as requested, and the newest.
 fn unread(new: NewSession, id: String, others: Vec<Session>) -> Made {
     let mut found: Vec<_> = others.into_iter().filter(|session| session.name == new.name && session.id != id).collect();
     let NewSession { name, ttl, lock_delay, .. } = new.clone();
@@ -718,7 +717,7 @@ async fn read_back(
     };
     // The session is found by its name later.
     let read = read.map_err(|error| NotMade { known: false, problem: error.into() })?;
-    // C14: the other one looked at the same moment as this one, and was there before.
+    // C14: the other installation looked at the same moment as this one, and was there before.
     if let Some(elder) = elder(namesakes, &read) {
         let problem = Problem::name_in_use(elder);
         let destroyed = client.destroy(id).await;

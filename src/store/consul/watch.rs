@@ -1,7 +1,7 @@
 //! The watch: one blocking query for all keys of a store, and the state of the sessions.
 //!
-//! An answer has everything below the prefix, so it is compared with the one before. The watch reports nothing before it knows
-//! which sessions are this cluster's own, because their locks would be taken for another cluster's.
+//! An answer has everything below the prefix, so the watch compares it with the one before. It reports nothing before it knows which
+//! sessions are this cluster's own, because it would take their locks for another cluster's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -26,12 +26,12 @@ const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// The shortest time between two queries, because each answer has all locks.
 const PACE: Duration = Duration::from_millis(50);
-/// The number of queries without a pause after a quiet time, because a handover between clusters is several changes in a row.
+/// The number of queries without a pause after a quiet time, because a handover between clusters consists of several changes in a row.
 const BURST: u32 = 8;
 /// How long nothing must have changed for a quiet time.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Follows the store for as long as somebody listens.
+/// Follows the store for as long as a receiver listens.
 pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
     let sessions = store.sessions.clone();
@@ -64,7 +64,7 @@ struct Watch {
     broken: bool,
     /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
-    /// The sessions that were this cluster's own when the locks were last reported, also while that is not known.
+    /// The sessions that were this cluster's own when the locks were last reported, even while that is not known.
     reported: Option<Vec<String>>,
 }
 
@@ -158,9 +158,9 @@ impl Watch {
         }
     }
 
-    /// Returns whether the store was put back to an earlier state. A lower index does not prove that: the index also falls when
-    /// Consul forgets what was deleted, a quarter of an hour later. An equal one does not disprove it, because a later change may
-    /// have raised it again.
+    /// Returns whether the store was put back to an earlier state. A lower index does not prove that, because the index also falls when
+    /// Consul forgets deleted keys, a quarter of an hour later. An equal one does not disprove it, because a later change may have raised
+    /// it again.
     fn is_rewound(&self, index: u64, entries: &[Entry]) -> bool {
         let earlier = |entry: &Entry| match find(&self.entries, &entry.key) {
             Some(before) => entry.modify_index < before.modify_index,
@@ -202,7 +202,7 @@ impl Watch {
                 self.store.parameters.suspicion.notify_one();
             }
         }
-        // Asking about unknown holders must not delay what is known.
+        // Questions about unknown holders must not delay known locks.
         let (strange, known): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|name| self.store.stranger(&self.entries, name, own).is_some());
         let tell = |this: &Self, names: &[String]| {
@@ -233,7 +233,7 @@ impl Watch {
         names.map(str::to_owned).collect::<BTreeSet<String>>().into_iter().collect()
     }
 
-    /// C10: reports which locks other clusters hold, by what they wrote themselves. That needs no knowledge of the sessions.
+    /// C10: reports which locks other clusters hold, by their own records. This needs no knowledge of the sessions.
     fn tell_elsewhere(&mut self, changed: &[String]) {
         for name in changed {
             let held = match self.store.shown(&self.entries, name, &[]) {
@@ -256,7 +256,7 @@ impl Watch {
         }
     }
 
-    /// Asks who holds these locks. That may take long, so the watch meanwhile reports renewals, and that there are none.
+    /// Asks who holds these locks. This may take long, so the watch meanwhile reports renewals, and their absence.
     async fn learn(&mut self, names: &[String], own: &[String]) {
         let strangers = names.iter().filter_map(|name| self.store.stranger(&self.entries, name, own));
         let (store, strangers): (_, BTreeSet<String>) = (self.store.clone(), strangers.collect());
@@ -309,12 +309,11 @@ impl Watch {
         let validity = sessions.validity;
         let own: Vec<String> = sessions.ids.iter().flatten().cloned().collect();
         if validity == LockValidity::Unknown {
-            // The sessions are not looked up yet, or another replica keeps them: their locks would be taken for another
-            // cluster's.
+            // The sessions are not looked up yet, or another replica keeps them, so their locks would be taken for another cluster's.
             self.own = None;
         } else if self.own.as_ref() != Some(&own) {
-            // A lock looks different if its session was not known as this cluster's own before. Its version is the same, so whoever
-            // listens has to forget what it looked like.
+            // A lock looks different if its session was not known as this cluster's own before. Its version is the same, so receivers have
+            // to forget how it looked.
             let is_new =
                 |id: &String| self.reported.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
@@ -324,7 +323,7 @@ impl Watch {
                 self.tell_all(held).await;
             }
         }
-        // What was received meanwhile is newer. The locks of another session have to be reported before their validity.
+        // A state that was published meanwhile is newer. The locks of another session have to be reported before their validity.
         let now = self.sessions.borrow().clone();
         if now.ids == sessions.ids {
             self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), now.validity));

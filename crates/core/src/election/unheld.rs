@@ -188,8 +188,8 @@ impl Election {
         }
     }
 
-    /// C5, W3: releases the lock to other clusters. The caller has checked that no leader is recorded here, no pod shows otherwise, and no
-    /// workload runs any more. L6: and no other replica can change that.
+    /// C5, W3: releases the lock to other clusters, if no leader is recorded here, no pod shows otherwise, and no workload runs any more.
+    /// L6: and if no other replica can change that.
     pub(super) fn release(&mut self, stored: &Stored, step: &mut Step) {
         let view = step.view;
         let Stored::Ours(version, record) = stored else { return };
