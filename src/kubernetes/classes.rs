@@ -19,7 +19,7 @@ pub struct ElectionClasses {
 }
 
 impl ElectionClasses {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }

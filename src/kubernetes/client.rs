@@ -21,7 +21,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file that the user named.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         reason: String,
     },
     /// The context that the user named can't be used.
@@ -31,7 +31,7 @@ pub enum ClientError {
     Context {
         /// The name.
         context: String,
-        /// What is wrong with it.
+        /// The defect of the context.
         reason: String,
     },
     /// The user named no file, and there is none in the usual places.
@@ -96,11 +96,11 @@ pub async fn connect_in(
     })
 }
 
-/// What `Client::try_from` makes, but without Nagle's algorithm: with it, a request waits until the server has acknowledged what it was sent
-/// before. A server that has nothing to answer yet does that after 40 ms.
+/// Creates a client like `Client::try_from`, but without Nagle's algorithm. With it, a request waits until the server has acknowledged the
+/// one before, and a server that has nothing to answer yet does so after 40 ms.
 fn client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
-        // This says what is missing for a proxy.
+        // This reports what is missing for a proxy.
         return Client::try_from(config);
     }
     let server = config.cluster_url.to_string();
@@ -119,7 +119,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// A connection to the API server that can't be made, or broke. kube's own error does not say to where.
+/// A connection to the API server that can't be made, or broke. kube's own error does not name the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{} the API server at {}", if self.source.is_connect() { "no connection to" } else { "a broken connection to" }, server.trim_end_matches('/'))]
 struct Disconnected {

@@ -1,4 +1,4 @@
-//! The controllers that have made pods: reads what they select their pods by (O1).
+//! The controllers that have created pods: reads the labels that they select their pods by (O1).
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -23,15 +23,15 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the reader. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
-    /// Reads the labels that a controller selects its pods by. One that is gone makes no pods, so it selects by none.
+    /// Reads the labels that a controller selects its pods by. A controller that is gone creates no pods, so it selects by none.
     ///
     /// # Errors
-    /// If there is no answer. Where the API server refuses to tell, the answer is `None`.
+    /// If there is no answer. If the API server refuses, the result is `None`.
     pub async fn selection(&self, namespace: &str, controller: &Controller) -> Result<Selection, Failure> {
         match controller.kind {
             ControllerKind::ReplicaSet => self.read::<ReplicaSet>(namespace, controller).await,
@@ -62,7 +62,7 @@ impl Controllers {
     }
 }
 
-/// The labels of a selector, those of its expressions as well. A ReplicationController has none: its selector is the labels themselves.
+/// The labels of a selector, including those of its expressions. The selector of a ReplicationController is a map of labels itself.
 fn keys(selector: &Value) -> Box<[String]> {
     let (labels, expressions) = (selector["matchLabels"].as_object(), selector["matchExpressions"].as_array());
     let plain = selector.as_object().filter(|_| labels.is_none() && expressions.is_none());

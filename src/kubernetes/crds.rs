@@ -15,11 +15,11 @@ const RESOURCE: &str = "customresourcedefinitions";
 /// The state of an installed CRD, compared with this program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is not installed.
+    /// The CRD is not installed.
     Missing,
-    /// It is of an older lictor. The API server drops the fields that it does not know.
+    /// The CRD is of an older lictor. The API server drops the fields that it does not know.
     Older(String),
-    /// It is of this version or of a newer one.
+    /// The CRD is of this version or of a newer one.
     Current,
 }
 
@@ -30,7 +30,7 @@ pub struct Crds {
 }
 
 impl Crds {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { api: Api::all(client), timeout }
     }

@@ -19,7 +19,7 @@ pub struct Elections {
 }
 
 impl Elections {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -39,7 +39,7 @@ impl Elections {
         }
     }
 
-    /// Writes the status if the election is still as `seen`, so that an older operator can't write back what it knew.
+    /// Writes the status if the election is still as `seen`, so that an older operator can't write back an older status.
     ///
     /// # Errors
     /// Returns `None` if the election has changed meanwhile, otherwise why the status could not be written.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 
-/// Something to report about an election or a pod.
+/// A report about an election or a pod.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The object that the Event is about.
@@ -15,7 +15,7 @@ pub struct Event {
     pub warning: bool,
     /// The reason, in one word.
     pub reason: &'static str,
-    /// What lictor did, in one word.
+    /// The action of lictor, in one word.
     pub action: &'static str,
     /// The message, a sentence.
     pub note: String,
@@ -30,13 +30,13 @@ pub struct Events {
 }
 
 impl Events {
-    /// Creates it. Events name this replica as their source.
+    /// Creates the writer. Events name this replica as their source.
     pub fn new(client: Client, identity: &str) -> Self {
         let reporter = Reporter { controller: "lictor.dev/operator".into(), instance: Some(identity.into()) };
         Self { repeated: Recorder::new(client.clone(), reporter.clone()), client, reporter }
     }
 
-    /// Writes an Event. It is not tried again if this fails, because nothing depends on an Event.
+    /// Writes an Event. lictor does not retry this, because nothing depends on an Event.
     ///
     /// # Errors
     /// If the API server did not accept it.

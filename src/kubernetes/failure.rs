@@ -1,13 +1,13 @@
-//! What an error of the API server means: whether the request may have been carried out, and what a person should do.
+//! The meaning of an error of the API server: whether the request may have been carried out, and what a person should do.
 
 use std::time::Duration;
 
 use lictor_core::Failure;
 
-/// The end of what is said about a right that the operator does not have.
+/// The end of a message about a right that the operator does not have.
 pub const GRANT_TO_OPERATOR: &str = "; grant it to the operator's service account";
 
-/// Returns what is said of a failure, with the account to grant a missing right to in place of the operator's.
+/// Returns the text of a failure, with another account than the operator's to grant a missing right to.
 pub fn granting(text: &str, grant: &str) -> String {
     text.strip_suffix(GRANT_TO_OPERATOR).map_or_else(|| text.to_owned(), |text| format!("{text}{grant}"))
 }
@@ -23,19 +23,19 @@ pub async fn within<T>(limit: Duration, request: impl Future<Output = kube::Resu
     }
 }
 
-/// Returns what a failed request means. `verb` and `resource` are the names that RBAC uses.
+/// Returns the meaning of a failed request. `verb` and `resource` are the names that RBAC uses.
 pub fn failure(verb: &str, resource: &str, error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {
         return Failure::Unknown(format!("can't {verb} {resource}: {}", chain(error)));
     };
-    // Admission control refuses with the same status what the account has the right to do.
+    // Admission control refuses with the same status a request that the account has the right to make.
     let admission = ["denied request", "denied the request"].iter().any(|words| status.message.contains(words));
     if status.is_forbidden() && !admission {
         return Failure::Forbidden(format!("not allowed to {verb} {resource}: {}{GRANT_TO_OPERATOR}", said(status)));
     }
     let text = format!("can't {verb} {resource}: {}", said(status));
     match status.code {
-        // An overloaded server says nothing about the request itself. The caller reads what is there, and tries again.
+        // An overloaded server says nothing about the request itself. The caller reads the present state, and tries again.
         408 | 429 => Failure::Unknown(text),
         // The API server did not carry out the request.
         400..=499 => Failure::Refused(text),
@@ -83,10 +83,10 @@ impl From<WatchFailure> for Failure {
     }
 }
 
-/// Returns what a broken watch, or its list, means.
+/// Returns the meaning of a broken watch, or of its list.
 pub fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFailure {
     if let kube::Error::Api(status) = error
-        // `is_not_found()` does not work here: where the whole group is unknown, the answer is plain text without a reason.
+        // `is_not_found()` does not work here: if the whole group is unknown, the answer is plain text without a reason.
         && status.code == 404
     {
         return WatchFailure::Unknown(Failure::Refused(format!(
@@ -98,7 +98,7 @@ pub fn watch_failure(verb: &str, resource: &str, error: &kube::Error) -> WatchFa
     if forbidden { WatchFailure::Forbidden(failure) } else { WatchFailure::Other(failure) }
 }
 
-/// What is told of a request that breaks off by a panic.
+/// The failure of a request that breaks off by a panic.
 pub fn defect() -> Failure {
     Failure::Unknown("a defect of lictor, which its log tells as a panic: please report it".into())
 }

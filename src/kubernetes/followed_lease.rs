@@ -1,4 +1,4 @@
-//! A Lease that the candidates of an election hold themselves: it is only read.
+//! A Lease that the candidates of an election hold themselves, and that lictor only reads.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use lictor_core::{FollowedLock, Instant, LONGEST_IDENTITY, LockHolder, NotHeld, 
 use super::{Change, changes, failure, list_at, version_of};
 use crate::process::{monotonic, nap_until};
 
-/// The first pause after a question that had no answer. It doubles with each further one, up to [`LONGEST_PAUSE`].
+/// The first pause after an unanswered question. It doubles with each further one, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The longest time for which a holder that does not renew its Lease is believed, whatever the Lease says: L3.
+/// The longest time for which lictor believes a holder that does not renew its Lease, whatever the Lease says: L3.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Follows one Lease. `timeout` bounds each request. Each renewal is told, too.
+/// Follows one Lease. `timeout` bounds each request. The stream reports each renewal, too.
 pub fn follow_lease(
     client: &Client,
     namespace: &str,
@@ -41,12 +41,12 @@ struct Follower {
     timeout: Duration,
     watch: BoxStream<'static, Change<Lease>>,
     seen: Seen,
-    /// Whether the watch has failed since it told something. The Lease itself may well be readable, so it is asked for, as often as the
-    /// watch fails.
+    /// Whether the watch has failed since its last report. The Lease itself may still be readable, so the follower asks for it as often as
+    /// the watch fails.
     broken: bool,
-    /// How many questions in a row had no answer.
+    /// The number of questions in a row that had no answer.
     unanswered: u32,
-    /// When the next question may be sent. Only an answer takes the pause back: the end of the Lease stays in the past until then.
+    /// When the next question may be sent. Only an answer ends the pause, because the end of the Lease stays in the past until then.
     not_before: Instant,
 }
 
@@ -82,8 +82,8 @@ impl Follower {
         }
     }
 
-    /// F4: a watch that is silent proves nothing, so the API server is asked. It is asked for a list, because only a list says as of which
-    /// version there is no such Lease.
+    /// F4: asks the API server, because a silent watch proves nothing. It asks for a list, because only a list says as of which version
+    /// there is no such Lease.
     async fn ask(&mut self) -> FollowedLock {
         let sent = monotonic();
         match list_at(self.timeout, &self.api, &self.own).await {
@@ -106,22 +106,23 @@ async fn until(due: Option<Instant>) {
     nap_until(due).await;
 }
 
-/// What was seen of a Lease, and since when.
+/// The observations of a Lease, and since when they hold.
 #[derive(Debug, Default)]
 struct Seen {
-    /// As of which version of the API server's store this is known. A watch that resumes after a read tells what came before it once more.
+    /// The version of the API server's store as of which this is known. A watch that resumes after a read reports earlier changes once
+    /// more.
     at: Version,
     version: Version,
     /// When this version was first seen, by this process's clock.
     since: Instant,
-    /// How long its holder counts without a renewal.
+    /// How long the holder counts without a renewal.
     lasts: Option<Duration>,
-    /// F4: the API server has confirmed that it was not renewed.
+    /// F4: whether the API server has confirmed that the holder did not renew the Lease.
     expired: bool,
 }
 
 impl Seen {
-    /// When the holder counts no more, unless it renews the Lease.
+    /// When the holder no longer counts, unless it renews the Lease.
     fn ends(&self) -> Option<Instant> {
         Some(self.since + self.lasts?).filter(|_| !self.expired)
     }
@@ -131,8 +132,8 @@ impl Seen {
         (at >= self.at).then(|| self.take(at, lease, now))
     }
 
-    /// Takes the Lease as the API server had it when it was asked, or later. A lower version than before means that the API server's store
-    /// was put back to an earlier state, because one question is answered at a time: nothing counts any more that was seen before.
+    /// Takes the Lease as the API server had it when it was asked, or later. Because one question is answered at a time, a lower version
+    /// than before means that the API server's store was put back to an earlier state. Then nothing counts any more that was seen before.
     fn read(&mut self, at: Version, lease: Option<&Lease>, sent: Instant, now: Instant) -> FollowedLock {
         if at < self.at {
             *self = Self::default();

@@ -1,51 +1,50 @@
-//! In which order requests begin that wait for their turn, and how many are under way at a time. Pure: what a request is, is not known
-//! here.
+//! The order in which waiting requests begin, and how many are under way at a time. This module is pure: it knows nothing about the
+//! requests.
 //!
-//! Each request belongs to a member (an election) of a group (a namespace, or a store). None of them takes more than its share, so
-//! that requests that hang in one do not hold up the others. What is [`Urgent`](Class::Urgent) goes before what a [`New`](Class::New)
-//! group asks for, and that goes before what can [`Wait`](Class::Wait). The last two take no more than three quarters of any limit
-//! together. Within a class the groups take turns, and within a group its members. What a request costs does not depend on how many groups
-//! and members there are.
+//! Each request belongs to a member (an election) of a group (a namespace, or a store). Neither takes more than its share, so requests that
+//! hang in one do not delay the others. An [`Urgent`](Class::Urgent) request goes before those of a [`New`](Class::New) group, and these go
+//! before requests that can [`Wait`](Class::Wait). The last two classes together take no more than three quarters of any limit. Within a
+//! class the groups take turns, and within a group its members. The cost of a request does not depend on the number of groups and members.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// How urgent a request is.
+/// The urgency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Somebody waits for it: who leads depends on it.
+    /// The choice of the leader depends on the request.
     Urgent,
-    /// The same of a group that has had no leader yet. When ten thousand of them begin at once, no failover waits for that.
+    /// The same for a group that has had no leader yet. When ten thousand groups begin at once, no failover waits for them.
     New,
-    /// Nobody waits for it.
+    /// No other step waits for the request.
     Wait,
 }
 
-/// How many requests may be under way at a time.
+/// The number of requests that may be under way at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Of all groups together.
+    /// The limit of all groups together.
     pub(crate) all: usize,
-    /// Of each group.
+    /// The limit of each group.
     pub(crate) group: usize,
-    /// Of each member of a group.
+    /// The limit of each member of a group.
     pub(crate) member: usize,
 }
 
-/// Whose request it is.
+/// The owner of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) group: String,
     pub(crate) member: String,
 }
 
-/// A request that has begun: it has to be given back when it has ended.
+/// The turn of a request that has begun. The caller gives it back when the request has ended.
 #[derive(Debug)]
 pub(crate) struct Turn {
     share: Share,
     class: Class,
 }
 
-/// The requests that wait, and how many are under way.
+/// The waiting requests, and the number of those under way.
 #[derive(Debug)]
 pub(crate) struct Lanes<R> {
     limits: Limits,
@@ -70,11 +69,11 @@ struct Member<R> {
     in_ring: [bool; CLASSES],
 }
 
-/// Who may have something that can begin, each once. Whoever turns out to be at its limit leaves the ring, and comes back when one of
-/// its requests has ended.
+/// The groups or members that may have a request that can begin, each once. One that is at its limit leaves the ring, and comes back when
+/// one of its requests has ended.
 type Ring = VecDeque<String>;
 
-/// How many are under way, by class.
+/// The number of requests under way, by class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Running([usize; CLASSES]);
 
@@ -120,7 +119,7 @@ impl<R> Lanes<R> {
         Class::IN_ORDER.into_iter().find_map(|class| self.next_of(class))
     }
 
-    /// A request has ended.
+    /// Takes the end of a request.
     pub(crate) fn end(&mut self, turn: &Turn) {
         let Turn { share, class } = turn;
         self.running.0[*class as usize] -= 1;
@@ -139,12 +138,12 @@ impl<R> Lanes<R> {
         }
     }
 
-    /// How many requests of a class wait.
+    /// The number of waiting requests of a class.
     pub(crate) fn waiting(&self, class: Class) -> usize {
         self.waiting[class as usize]
     }
 
-    /// The same of one member.
+    /// The number of waiting requests of one member.
     pub(crate) fn waiting_of(&self, share: &Share, class: Class) -> usize {
         let member = self.groups.get(&share.group).and_then(|group| group.members.get(&share.member));
         member.map_or(0, |member| member.waiting[class as usize].len())
@@ -174,7 +173,7 @@ impl<R> Lanes<R> {
         None
     }
 
-    /// Lets a member and its group take turns again, if it has something that waits.
+    /// Lets a member and its group take turns again, if the member has waiting requests.
     fn enter(&mut self, share: &Share, class: Class) {
         let at = class as usize;
         let Some(group) = self.groups.get_mut(&share.group) else { return };

@@ -1,5 +1,5 @@
-//! The claim on a Lease that one process holds at a time: by it, one replica of the operator acts, and one `lictor agent` runs its
-//! command. [`lictor_core::Claim`] has the rules.
+//! The claim on a Lease that one process holds at a time. One replica of the operator acts by it, and one `lictor agent` runs its command
+//! by it. [`lictor_core::Claim`] has the rules.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,26 +22,26 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::{Change, GRANT_TO_OPERATOR, changes, failure, granting, version_of, within};
 use crate::process::{nap, wall};
 
-/// Says more of the holder than `holderIdentity`: a [`Holder`] in JSON.
+/// The annotation that describes the holder beyond `holderIdentity`: a [`Holder`] in JSON.
 const HOLDER_ANNOTATION: &str = "lictor.dev/holder";
 
-/// L1: how often the Lease is read at most because another replica seems to act.
+/// L1: the shortest time between two reads of the Lease that come because another replica seems to act.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// L2: how long the Lease may take to be written whose duration somebody has shortened. Kubernetes knows no duration below a second.
+/// L2: how long the write of a Lease may take whose duration a person has shortened. Kubernetes knows no duration below a second.
 const SHORTENED: Duration = Duration::from_millis(200);
 
 /// A replica, as it writes itself into the operator's Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// Its name, unique for each start of a process. What is said here counts only together with the same `holderIdentity`: a replica
-    /// of an earlier version leaves the annotation of its predecessor.
+    /// The replica's name, unique for each start of a process. This annotation counts only together with the same `holderIdentity`, because
+    /// a replica of an earlier version leaves the annotation of its predecessor.
     pub identity: String,
-    /// Where it answers its peers. It listens there for as long as its process lives.
+    /// The address at which the replica answers its peers. It listens there for as long as its process lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<SocketAddr>,
-    /// The uid of its pod.
+    /// The uid of the replica's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
 }
@@ -57,16 +57,16 @@ impl Holder {
     }
 }
 
-/// Whether this replica acts, and what keeps it from finding out.
+/// Whether this replica acts, and the failure that keeps it from finding out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimUpdate {
     /// Whether this replica acts.
     pub state: ClaimState,
-    /// What went wrong last.
+    /// The last failure.
     pub failure: Option<Failure>,
-    /// Whether this replica saw another one act last.
+    /// Whether another replica acted when this one last looked.
     pub others: bool,
-    /// What that one says of itself.
+    /// The holder's own description.
     pub holder: Option<Holder>,
     /// L6: from when on no other replica can act.
     pub alone_from: Instant,
@@ -76,11 +76,11 @@ pub struct ClaimUpdate {
     pub rewound: u64,
     /// A6: the version of the write by which this replica began to act. It rises from one replica that acts to the next.
     pub since: Option<Version>,
-    /// The version under which this replica holds the Lease: with each renewal another one.
+    /// The version under which this replica holds the Lease. It changes with each renewal.
     pub held: Option<Version>,
-    /// Who was seen to hold the Lease last.
+    /// The last holder that was seen.
     pub leader: Option<String>,
-    /// Whose the Lease is, if it is somebody's that this process must not write.
+    /// The owner of the Lease, if it is one that this process must not write.
     pub owner: Option<String>,
 }
 
@@ -115,11 +115,11 @@ pub struct LeaseClaim {
     doubt: Arc<Notify>,
     /// Whether the Lease is read before its watch begins.
     reads_first: bool,
-    /// Says whose a Lease is that must not be written. None: anybody may hold it.
+    /// Returns the owner of a Lease that must not be written, or `None` if any process may hold it.
     owner: fn(&Lease) -> Option<String>,
-    /// The end of what is said about a missing right.
+    /// The end of messages about a missing right.
     grant: &'static str,
-    /// How many times the Lease has changed hands, by itself.
+    /// The number of times that the Lease has changed hands, by its own count.
     transitions: AtomicI32,
 }
 
@@ -158,8 +158,8 @@ impl LeaseClaim {
         )
     }
 
-    /// Returns what to notify when another replica seems to act. The Lease is then read, at most once in [`BETWEEN_LOOKS`]: its watch may be
-    /// late, and the next renewal some seconds away.
+    /// Returns the notifier for signs that another replica acts. The claim then reads the Lease, at most once in [`BETWEEN_LOOKS`], because
+    /// its watch may be late, and the next renewal some seconds away.
     pub fn doubt(&self) -> Arc<Notify> {
         self.doubt.clone()
     }
@@ -171,28 +171,28 @@ impl LeaseClaim {
         self
     }
 
-    /// Never writes a Lease of which `owner` says whose it is, and counts that one for its holder.
+    /// Never writes a Lease for which `owner` returns an owner, and counts that owner as its holder.
     #[must_use]
     pub fn sparing(mut self, owner: fn(&Lease) -> Option<String>) -> Self {
         self.owner = owner;
         self
     }
 
-    /// Says of a missing right to whom to grant it: not to the operator.
+    /// Sets the account to which a missing right must be granted, in place of the operator's.
     #[must_use]
     pub fn granting(mut self, grant: &'static str) -> Self {
         self.grant = grant;
         self
     }
 
-    /// Claims and renews the Lease until `stop` is set. Then gives it back at once, so that a standby does not have to wait.
+    /// Claims and renews the Lease until `stop` is set. Then releases it at once, so that a standby does not have to wait.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut claim = Claim::new(self.own.identity.clone(), self.parameters);
         let mut watch = self.watch();
         let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
         let mut known = self.reads_first && self.look(&mut claim).await;
         let mut looked: Option<Instant> = None;
-        // What keeps it from writing the Lease: until it is written, or is seen in another's hands.
+        // The failure of the last write, until a write succeeds or another replica holds the Lease.
         let mut failed: Option<Failure> = None;
         while !*stop.borrow() {
             if std::mem::replace(&mut rewound, self.updates.borrow().rewound) != self.updates.borrow().rewound {
@@ -256,7 +256,7 @@ impl LeaseClaim {
             }
             failed = failed.filter(|_| !claim.is_others());
             if known && claim.is_shortened() && matches!(claim.next((self.clock)()), ClaimCommand::Write { .. }) {
-                // L2: that ends by this write. If it fails, what is published then says so.
+                // L2: this write ends the shortening. If it fails, the published state says so.
                 tracing::warn!(lease = self.name, "somebody has shortened the Lease's duration: it is written again");
                 continue;
             }
@@ -320,7 +320,7 @@ impl LeaseClaim {
         });
     }
 
-    /// Notes whose the Lease is, if it must not be written. Returns it then as held by that one.
+    /// Notes the owner of a Lease that must not be written. Then returns the Lease as held by that owner.
     fn spare(&self, lease: Option<&Lease>) -> Option<Lease> {
         let owner = lease.and_then(self.owner);
         self.updates.send_if_modified(|update| {
@@ -364,11 +364,11 @@ impl LeaseClaim {
         });
     }
 
-    /// Writes the Lease. Returns what keeps it from that: not that somebody else was faster.
+    /// Writes the Lease. Returns the failure, unless another replica was faster.
     async fn write(&self, claim: &mut Claim, expected: Option<Version>, takes_over: bool) -> Option<Failure> {
         let (sent, known) = ((self.clock)(), claim.known());
         let wall = MicroTime(Timestamp::from_millisecond(wall().0).unwrap_or_default());
-        // L2: others wait for a second at least.
+        // L2: other replicas wait for at least a second.
         let limit =
             if claim.is_shortened() { SHORTENED.min(self.parameters.margin()) } else { self.parameters.margin() };
         let annotations = BTreeMap::from([(HOLDER_ANNOTATION.to_owned(), json!(self.own).to_string())]);
@@ -428,7 +428,7 @@ impl LeaseClaim {
         }
     }
 
-    /// Returns a failure that says to whom a missing right is to be granted.
+    /// Returns a failure that names the account to which a missing right must be granted.
     fn told(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Forbidden(text) => Failure::Forbidden(granting(&text, self.grant)),
@@ -462,7 +462,7 @@ impl LeaseClaim {
     }
 }
 
-/// What the holder says of itself.
+/// The holder's own description.
 fn holder(lease: &Lease) -> Option<Holder> {
     let said = lease.metadata.annotations.as_ref()?.get(HOLDER_ANNOTATION)?;
     let identity = lease.spec.as_ref()?.holder_identity.as_ref()?;

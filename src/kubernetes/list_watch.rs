@@ -17,10 +17,10 @@ use tokio::time::{sleep, timeout};
 
 use super::{Version, WatchFailure, watch_failure, within};
 
-/// What a watch reports.
+/// A report of a watch.
 #[derive(Clone, Debug)]
 pub enum Change<T> {
-    /// All objects in this namespace, or in the cluster with `None`, as of a version. What is known at a later version is newer.
+    /// All objects in this namespace, or in the cluster with `None`, as of a version. An object known at a later version is newer.
     All(Option<String>, Version, Vec<T>),
     /// The versions have gone back, because the API server's store was put back to an earlier state. A new list follows.
     Rewound(Option<String>),
@@ -28,7 +28,7 @@ pub enum Change<T> {
     Applied(T),
     /// An object that is gone.
     Deleted(T),
-    /// The watch does not work at present, and is tried again. Then a list or `Resumed` follows.
+    /// The watch does not work at present, and is retried. Then a list or `Resumed` follows.
     Broken(Option<String>, WatchFailure),
     /// The watch works again, and has missed nothing.
     Resumed(Option<String>),
@@ -41,20 +41,20 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take to begin. It bounds the time until a dead connection is noticed.
 const LIMIT: Duration = Duration::from_secs(25);
 const PAGE: u32 = 500;
-/// Of objects that there may be very many of. So many are some megabytes. With smaller pages, a list takes longer: the API server has
-/// something to do for each.
+/// The page size for objects of which there may be very many. Such a page has some megabytes. With smaller pages, a list takes longer,
+/// because the API server has some work for each page.
 pub const LARGE_PAGE: u32 = 2000;
 /// The first pause after a failure. It is short, because a failover must not wait for long after the API server is back.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// The statuses of answers to a request to watch after which only a new list helps: the version is too old, or there is no such
-/// resource, because its CRD was deleted.
+/// The statuses of answers to a watch request after which only a new list helps: the version is too old, or the resource is gone because
+/// its CRD was deleted.
 const TO_LIST_AGAIN: [u16; 2] = [410, 404];
 /// The status of an event that says the version is too old.
 const GONE: u16 = 410;
 
-/// Watches for as long as somebody listens. `resource` is the name that RBAC uses, `scope` the namespace of `api`, `selection`
-/// selects by labels or fields, and `read` takes what matters out of each object.
+/// Watches for as long as a receiver listens. `resource` is the name that RBAC uses, `scope` the namespace of `api`, `selection` selects by
+/// labels or fields, and `read` takes from each object what matters.
 pub fn changes<K, T>(
     resource: &'static str,
     scope: Option<String>,
@@ -76,18 +76,18 @@ where
     )
 }
 
-/// A page of a list, which is under way.
+/// A page of a list that is under way.
 pub type Page<'a, K> = BoxFuture<'a, kube::Result<ObjectList<K>>>;
 
-/// How a list is read: so many objects at a time.
+/// The way to read a list: one function and a number of objects at a time.
 pub struct Pages<K: Clone> {
     /// Lists one page.
     pub list: for<'a> fn(&'a Api<K>, &'a ListParams) -> Page<'a, K>,
-    /// How many objects a page has. After a failure, a page has no more than usual.
+    /// The number of objects on a page. After a failure, a page has no more than usual.
     pub size: u32,
 }
 
-/// The same, with lists that are read like this.
+/// Watches in the same way, but reads lists by these pages.
 pub fn changes_in_pages<K, T>(
     pages: Pages<K>,
     resource: &'static str,
@@ -122,7 +122,7 @@ struct ListWatch<K: Clone, F> {
     newest: Version,
     /// The number of failures in a row.
     failures: u32,
-    /// Whether the receiver was told last that the watch does not work.
+    /// Whether the last report to the receiver was that the watch does not work.
     broken: bool,
     /// Whether the API server may have restarted on a store that was put back to an earlier state. Such a server would silently wait
     /// for the version after which the watch continues, and leave out what comes before it.
@@ -152,7 +152,7 @@ where
                 State::Unlisted => self.list().await.map_err(|error| ("list", error)).map(Some),
                 State::Listed(version) => match self.begin(version).await {
                     Ok(()) if self.broken && matches!(self.state, State::Watching(..)) => {
-                        // The pause before the next attempt is over only when something was heard.
+                        // The pause before the next attempt is over only when an event arrived.
                         self.broken = false;
                         return Change::Resumed(self.scope.clone());
                     }
@@ -195,7 +195,7 @@ where
                 continue;
             }
             if version < self.newest {
-                // The receiver forgets what it knows, and this lists again.
+                // The receiver forgets its knowledge, and this lists again.
                 self.newest = Version::default();
                 return Ok(Change::Rewound(self.scope.clone()));
             }
@@ -265,7 +265,7 @@ where
             return Err(invalid("an object without a version"));
         }
         if at < version {
-            // A watch never goes back by itself. A new list shows what there is now.
+            // A watch never goes back by itself. A new list shows the present state.
             return Ok(None);
         }
         self.doubts = false;
@@ -275,7 +275,7 @@ where
     }
 }
 
-/// Lists everything that is selected, as of the version that is returned: a consistent read that begins after this call.
+/// Lists all selected objects, as of the version that is returned. This is a consistent read that begins after this call.
 ///
 /// # Errors
 /// If there is no answer within `limit`, a refusal, or an answer without a version.
@@ -292,7 +292,7 @@ fn version_of_list<K: Clone>(list: &ObjectList<K>) -> kube::Result<Version> {
     version.map(Version).ok_or_else(|| invalid("a list without a version"))
 }
 
-/// Makes the error for an answer from which the watch can't continue.
+/// Creates the error for an answer from which the watch can't continue.
 fn invalid(what: &str) -> kube::Error {
     kube::Error::Api(Status::failure(what, "Invalid").boxed())
 }

@@ -1,6 +1,6 @@
-//! Which pods carry a label, by the election that has marked them. A start of the operator asks this for each group, and a label such
-//! as `role: leader` is on a pod of every group. So all who ask before a listing is sent share it, and it has of each pod only its
-//! name and the mark.
+//! The pods that carry a label, by the election that has marked them. When the operator starts, each group asks for this, and a label such
+//! as `role: leader` is on a pod of every group. So all groups that ask before a listing is sent share it, and it has only the name and the
+//! mark of each pod.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lictor_core::Selector;
 use super::pods::{Marked, Pods, as_text};
 use super::together::{Answer, Together};
 
-/// A listing that all who asked for it wait for.
+/// A listing that all its callers wait for.
 pub type Listing = Answer<Arc<ByElection>>;
 
 /// The names of the pods that each election has marked.
@@ -25,13 +25,13 @@ pub struct MarkedPods {
 }
 
 impl MarkedPods {
-    /// Creates it.
+    /// Creates the listings.
     pub fn new(pods: Pods) -> Self {
         Self { pods, asked: Together::default() }
     }
 
-    /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited, and waits
-    /// no longer for others than `patience`; without one it goes before those.
+    /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited, and waits no
+    /// longer for other callers than `patience`. With `None`, it goes before the patient ones.
     pub fn ask(&self, namespace: &str, selector: &Selector, patience: Option<Duration>) -> Listing {
         let (pods, selector) = (self.pods.clone(), as_text(selector));
         let (place, of) = (format!("{namespace} {selector}"), namespace.to_owned());

@@ -1,5 +1,5 @@
-//! The pods that groups select, listed for all groups together that ask at the same time. The API server looks through all pods of the
-//! namespace for each list, so ten thousand groups that begin at once would keep it busy for minutes.
+//! The pods that groups select, listed for all groups together that ask at the same time. For each list, the API server looks through all
+//! pods of the namespace, so ten thousand groups that begin at once would keep it busy for minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub struct MatchingPods {
 }
 
 impl MatchingPods {
-    /// Creates it.
+    /// Creates the lists.
     pub fn new(pods: Pods) -> Self {
         Self { pods, asked: Together::default() }
     }
 
     /// Lists the pods that any of the selectors matches. This is a consistent read that begins after this call. It waits no longer for
-    /// other groups to ask than `patience`; without one it goes before those.
+    /// other groups to ask than `patience`. With `None`, it goes before the patient ones.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
@@ -37,7 +37,7 @@ impl MatchingPods {
         let mut found = BTreeMap::new();
         for selector in selectors {
             let matching: Vec<Pod> = match self.together(namespace, &kind(selector), selector, patience).await {
-                // It may be the selector of somebody else that is refused.
+                // The API server may have refused the selector of another group.
                 Err(failure) if failure.is_refused() => {
                     let alone = format!("alone {}", as_text(selector));
                     self.together(namespace, &alone, selector, patience.map(|_| Duration::ZERO)).await?.to_vec()
@@ -49,7 +49,7 @@ impl MatchingPods {
         Ok(found.into_values().collect())
     }
 
-    /// Shares a list with all who ask for this kind of selector.
+    /// Shares a list with all callers that ask for this kind of selector.
     async fn together(
         &self,
         namespace: &str,
@@ -64,18 +64,18 @@ impl MatchingPods {
     }
 }
 
-/// What selectors have in common that can be asked for together: they require some value of the same labels, and nothing else.
+/// The common form of selectors that can be asked for together: they require some value of the same labels, and nothing else.
 fn kind(selector: &Selector) -> String {
     let Selector { match_labels, match_expressions } = selector;
     if match_expressions.is_empty() && match_labels.iter().all(|(_, value)| !value.is_empty()) {
-        // No selector as text begins like that.
+        // The text of a selector never begins like this.
         format!("= {}", match_labels.keys().collect::<Vec<_>>().join(","))
     } else {
         as_text(selector)
     }
 }
 
-/// Selects, in the form of a query, what any of these selectors of one kind matches, and perhaps more.
+/// Returns, in the form of a query, a selector of all pods that any of these selectors of one kind matches, and perhaps of more.
 fn all_of(selectors: &[Selector]) -> String {
     let Some(first) = selectors.first() else { return String::new() };
     if selectors.iter().all(|selector| selector == first) {

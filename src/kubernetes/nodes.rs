@@ -1,4 +1,4 @@
-//! Nodes, as a slim type, because only little of a node matters here.
+//! Nodes, as a slim type, because only a small part of a node matters here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{failure, within};
 
-/// How many nodes are read at once.
+/// The number of nodes that are read at once.
 const AT_ONCE: usize = 16;
 
-/// The taints of nodes that don't run pods any more: the node controller can't reach them, or the cloud or a person says that they are
-/// shut down.
+/// The taints of nodes that no longer run pods: the node controller can't reach them, or the cloud or a person says that they are shut
+/// down.
 const LOST_TAINTS: [&str; 4] = [
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/not-ready",
@@ -25,9 +25,8 @@ const LOST_TAINTS: [&str; 4] = [
     "node.cloudprovider.kubernetes.io/shutdown",
 ];
 
-/// The taints of nodes that run pods still, but not for long. They count like `spec.unschedulable`, which has a taint of its own
-/// that some tools write alone. Taints for what may yet be taken back are not among them, like
-/// `DeletionCandidateOfClusterAutoscaler`.
+/// The taints of nodes that still run pods, but not for long. They count like `spec.unschedulable`, which has a taint of its own that some
+/// tools write alone. Taints that may be taken back, like `DeletionCandidateOfClusterAutoscaler`, are not among them.
 const LEAVING_TAINTS: [&str; 5] = [
     "node.kubernetes.io/unschedulable",
     "ToBeDeletedByClusterAutoscaler",

@@ -20,7 +20,7 @@ use super::{failure, within};
 /// Elections, each with the name of a pod that it has marked.
 pub type Marked = Vec<(String, String)>;
 
-/// Of how many pods the metadata are listed at a time: a kilobyte each. For each page, the API server looks through all pods of the
+/// The number of pods whose metadata are listed at a time: a kilobyte each. For each page, the API server looks through all pods of the
 /// namespace.
 const PAGE: u32 = 5000;
 
@@ -32,7 +32,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -46,7 +46,7 @@ impl Pods {
             "annotations": write.patch.annotations,
         }});
         let api = self.api(namespace);
-        // By this name `managedFields` tells what lictor wrote from what came with the pod (O1).
+        // By this name, `managedFields` distinguishes lictor's keys from those that came with the pod (O1).
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let patch = Patch::Merge(patch);
         let patched = api.patch(&write.name, &parameters, &patch);
@@ -69,7 +69,7 @@ impl Pods {
         }
     }
 
-    /// Reads who wrote the labels and annotations of a pod, and the pod's uid.
+    /// Reads which writers own the labels and annotations of a pod, and the pod's uid.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
@@ -82,7 +82,7 @@ impl Pods {
         }
     }
 
-    /// Lists the pods that a selector matches. This is a consistent read: whatever was written before is in it.
+    /// Lists the pods that a selector matches. This is a consistent read, which sees every earlier write.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
@@ -90,7 +90,7 @@ impl Pods {
         self.list_by(namespace, &as_text(selector)).await
     }
 
-    /// The same for a selector in the form of a query.
+    /// Lists the pods that a selector in the form of a query matches.
     pub(super) async fn list_by(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, Failure> {
         let parameters = ListParams::default().labels(selector);
         match within(self.timeout, protobuf::list(&self.api(namespace), &parameters)).await {
@@ -122,7 +122,7 @@ impl Pods {
     /// Reads the last lines of the logs of the pods with these labels, each with its pod's name.
     ///
     /// # Errors
-    /// If the pods can't be listed. Why one log can't be read is in its place.
+    /// If the pods can't be listed. A log that can't be read is replaced by its failure.
     pub async fn logs(
         &self,
         namespace: &str,

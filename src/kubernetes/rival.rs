@@ -1,5 +1,5 @@
-//! Another installation with the same controller. Both would write for the same elections. The protocol still prevents two
-//! leaders, but each would undo what the other decides.
+//! Another installation with the same controller. Both would write for the same elections. The protocol still prevents two leaders, but
+//! each installation would undo the other's decisions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Namespaces, within};
 
 /// How often to read a Lease that may be a rival's.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The longest time to watch such a Lease. An operator that is silent for so long does not act.
+/// The longest time to watch such a Lease. An operator that is silent for this long does not act.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Returns the namespace of another operator whose Lease has this name and is being renewed, among the served namespaces. It

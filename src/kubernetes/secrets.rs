@@ -38,14 +38,14 @@ impl fmt::Debug for SecretData {
     }
 }
 
-/// What a watch reports about one Secret.
+/// A report about one Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretChange {
     /// The Secret has this data.
     Present(SecretData),
     /// There is no such Secret.
     Absent,
-    /// The watch does not work at present, and is tried again. What was known before may still be used.
+    /// The watch does not work at present, and is retried. The earlier data may still be used.
     Broken(WatchFailure),
 }
 
@@ -84,7 +84,7 @@ fn watch_secret(
             Change::Applied(data) => Some(SecretChange::Present(data)),
             Change::Deleted(_) => Some(SecretChange::Absent),
             Change::Broken(_, failure) => Some(SecretChange::Broken(failure)),
-            // What was known before is still so, or the list follows.
+            // The earlier data is still valid, or the list follows.
             Change::Resumed(_) | Change::Rewound(_) => None,
         };
         future::ready(change.map(|change| (secret.clone(), change)))

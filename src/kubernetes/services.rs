@@ -1,4 +1,4 @@
-//! Services, as a slim type: only those without a selector can reach a leader by a slice.
+//! Services, as a slim type: only a Service without a selector can reach a leader by a slice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,16 +26,16 @@ pub struct ServiceObject {
     pub uid: Uid,
     /// The observed version.
     pub version: Version,
-    /// What matters of it, if a leader can be reached through it.
+    /// The part of the Service that matters, if a leader can be reached through it.
     pub usable: Result<Service, ServiceDefect>,
 }
 
 /// Why no leader can be reached through a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceDefect {
-    /// It has a selector, so Kubernetes writes its slices.
+    /// The Service has a selector, so Kubernetes writes its slices.
     HasSelector,
-    /// It is only another name of something outside.
+    /// The Service is only another name of something outside.
     ExternalName,
 }
 
@@ -113,14 +113,14 @@ impl From<SlimPort> for ServicePort {
     }
 }
 
-/// By which labels a Service reaches pods.
+/// The labels by which a Service reaches pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSelector {
     /// The namespace.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The labels that a pod must have to be reached. Empty: by none, somebody else writes whom it reaches.
+    /// The labels that a pod must have to be reached. Empty if another program writes whom the Service reaches.
     pub selector: BTreeMap<String, String>,
 }
 
@@ -147,8 +147,8 @@ pub async fn list_services(
     Ok(found)
 }
 
-/// Watches all Services, whether or not an election names them: of those that no leader can be reached through, hardly anything is
-/// kept.
+/// Watches all Services, whether or not an election names them. The operator keeps almost nothing of a Service through which no leader can
+/// be reached.
 pub fn watch_services(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<ServiceObject>> {
     let apis = namespaces.apis::<SlimService>(client);
     let watches = apis.into_iter().map(|(scope, api)| {

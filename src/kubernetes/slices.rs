@@ -21,16 +21,16 @@ use crate::api::{GROUP, LeaderElection};
 
 /// The label by which a slice belongs to a Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// The label that says who writes a slice. All other writers leave it alone then.
+/// The label that names the writer of a slice. All other writers then leave the slice alone.
 const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "lictor.dev";
-/// What writes the slices of Services that have a selector.
+/// The writer of the slices of Services that have a selector.
 const SELECTOR_MANAGER: &str = "endpointslice-controller.k8s.io";
 /// The label of Endpoints from which Kubernetes makes no slices.
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Labels below these names tell kube-proxy and others what to do with a slice.
 const STEERING: [&str; 2] = ["service.kubernetes.io/", "endpointslice.kubernetes.io/"];
-/// What a write changes that changes nothing else.
+/// The annotation that changes with every write, even if nothing else does.
 const STAMP_ANNOTATION: &str = "lictor.dev/stamp";
 
 /// Watches the slices that this program writes, each with its namespace.
@@ -41,12 +41,12 @@ pub fn watch_slices(client: &Client, namespaces: &Namespaces) -> BoxStream<'stat
     select_all(apis.into_iter().map(|(scope, api)| changes("endpointslices", scope, api, own.clone(), slim))).boxed()
 }
 
-/// What else than this program's slices a Service reaches somebody by.
+/// The slices and Endpoints, besides lictor's slices, by which a Service reaches pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Slices that somebody else wrote.
+    /// The slices that lictor did not write.
     pub slices: Vec<String>,
-    /// Whether there are Endpoints of the Service's name, of which Kubernetes makes slices.
+    /// Whether there are Endpoints of the Service's name, from which Kubernetes makes slices.
     pub endpoints: bool,
     /// The addresses that both name, whether or not they are ready.
     pub addresses: BTreeSet<String>,
@@ -60,7 +60,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -76,7 +76,7 @@ impl Slices {
         }
     }
 
-    /// Makes, replaces or deletes one slice of the election of this name, if it still is what the request is for.
+    /// Creates, replaces or deletes one slice of the election of this name, if it is still as the request expects it.
     pub async fn write(&self, namespace: &str, election: &str, write: &WriteSlice) -> SliceOutcome {
         let api = self.api(namespace);
         let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
@@ -101,7 +101,7 @@ impl Slices {
                 if let Some(object) = deleted.as_ref().ok().and_then(|deleted| deleted.as_ref().left())
                     && !object.finalizers().is_empty()
                 {
-                    // It still routes.
+                    // The slice still routes.
                     let (name, why) = (object.name_any(), object.finalizers().join(", "));
                     let why = format!("EndpointSlice {name} was deleted, and its finalizers keep it: take {why} off");
                     return SliceOutcome::Failed(Failure::Refused(why));
@@ -118,12 +118,13 @@ impl Slices {
         }
     }
 
-    /// Looks for what else the Service reaches somebody by. These are consistent reads, not from a cache of the API server.
+    /// Looks for other slices and Endpoints by which the Service reaches pods. These are consistent reads, not from a cache of the API
+    /// server.
     ///
     /// # Errors
     /// If there is no answer, or a refusal.
     pub async fn leftovers(&self, namespace: &str, service: &str) -> Result<Leftovers, Failure> {
-        // The Endpoints come first: slices that are made of them in between are seen.
+        // The Endpoints come first, so that slices that are made from them in between are seen.
         let endpoints = Api::<Endpoints>::namespaced(self.client.clone(), namespace);
         let found = within(self.timeout, endpoints.get_opt(service)).await;
         let found = found.map_err(|error| failure("get", "endpoints", &error))?;
@@ -148,25 +149,25 @@ impl Slices {
     }
 }
 
-/// Whom a slice of a Service names, and who wrote it.
+/// The pods that a slice of a Service names, and the slice's writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedBySlice {
     /// The Service.
     pub service: String,
-    /// Who wrote it.
+    /// The writer of the slice.
     pub writer: SliceWriter,
     /// The pods, by name.
     pub pods: BTreeSet<String>,
 }
 
-/// Who wrote a slice.
+/// The writer of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceWriter {
     /// This program.
     Lictor,
     /// Kubernetes, by the Service's selector.
     Kubernetes,
-    /// Kubernetes, by Endpoints; or anybody else.
+    /// Kubernetes, by Endpoints, or any other program.
     Others,
 }
 
@@ -255,8 +256,8 @@ fn spell_content(content: &SliceContent) -> (Vec<k8s::Endpoint>, Vec<k8s::Endpoi
     (content.endpoints.iter().map(endpoint).collect(), content.ports.iter().map(port).collect())
 }
 
-/// Returns a slice as the core sees it. What says something else than this program would write for that content, was edited by
-/// somebody: it is of no term, so that it equals nothing that is wanted.
+/// Returns a slice as the core sees it. A slice that differs from what lictor would write for its content was edited by another program.
+/// Its content has no term, so that it equals no wanted content.
 fn read(object: &k8s::EndpointSlice) -> Slice {
     let owner = object.owner_references().iter().find(|owner| {
         owner.controller == Some(true)
@@ -280,7 +281,7 @@ fn read(object: &k8s::EndpointSlice) -> Slice {
         && object.endpoints.iter().zip(&endpoints).all(|(found, spelt)| is_as_spelt(found, spelt))
         && object.ports.iter().flatten().eq(&ports)
         && object.address_type == content.family.word();
-    // Whoever deletes an election may have its slices kept: then the API server takes the owner out of them, and nothing else.
+    // A user who deletes an election may keep its slices. Then the API server only removes their owner.
     let ownerless = object.owner_references().iter().all(|owner| owner.controller != Some(true));
     let orphan_of = annotation(ELECTION_ANNOTATION).filter(|_| own && ownerless).cloned();
     if !(named || orphan_of.is_some()) || !own || !same || object.labels().keys().any(steered) {
@@ -296,7 +297,7 @@ fn read(object: &k8s::EndpointSlice) -> Slice {
 }
 
 fn is_as_spelt(found: &k8s::Endpoint, spelt: &k8s::Endpoint) -> bool {
-    // The server may say which namespace the pod is in, which can only be this one.
+    // The server may name the pod's namespace, which can only be this one.
     let mut found = found.clone();
     if let Some(pod) = &mut found.target_ref {
         pod.namespace = None;
@@ -314,7 +315,7 @@ fn read_endpoint(endpoint: &k8s::Endpoint) -> impl Iterator<Item = Endpoint> {
         uid: Uid(pod.uid.clone().unwrap_or_default()),
         node: node_name.clone(),
         zone: zone.clone(),
-        // What is not said counts as true, but for the last one.
+        // A missing condition counts as true, except for the last one.
         ready: conditions.ready.unwrap_or(true),
         serving: conditions.serving.unwrap_or(true),
         terminating: conditions.terminating.unwrap_or(false),

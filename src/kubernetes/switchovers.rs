@@ -19,12 +19,12 @@ pub struct Switchovers {
 }
 
 impl Switchovers {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
-    /// Writes the status if the Switchover is still as `seen`, so that an older operator can't write back what it knew.
+    /// Writes the status if the Switchover is still as `seen`, so that an older operator can't write back an older status.
     ///
     /// # Errors
     /// Returns `None` if the Switchover has changed meanwhile or is gone, otherwise why the status could not be written.
@@ -60,7 +60,7 @@ impl Switchovers {
     /// Deletes a Switchover, unless it is another one of the same name.
     ///
     /// # Errors
-    /// Why it could not be deleted.
+    /// Returns why the Switchover could not be deleted.
     pub async fn delete(&self, seen: &Switchover) -> Result<(), Failure> {
         let preconditions = Preconditions { uid: seen.uid(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

@@ -1,8 +1,7 @@
-//! Requests that are sent together. Of those about one place, one is under way at a time; all who ask meanwhile share the next one. That
-//! begins as soon as one of them is not patient any more. So what many ask for costs little more than what one asks for.
+//! Requests that are sent together. Of the requests about one place, one is under way at a time, and all callers that ask meanwhile share
+//! the next one, which begins as soon as one of them is no longer patient. So many questions cost little more than one.
 //!
-//! Requests take turns as the executor's do: what is urgent goes before what new groups ask for, and no namespace takes more than its
-//! share.
+//! Requests take turns as the executor's do: urgent requests go before those of new groups, and no namespace takes more than its share.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -18,49 +17,49 @@ use tokio::time::{Instant, timeout_at};
 use super::defect;
 use super::lanes::{Class, Lanes, Limits, Share, Turn};
 
-/// An answer that all who asked for it wait for.
+/// An answer that all its callers wait for.
 pub type Answer<A> = Shared<BoxFuture<'static, Result<A, Failure>>>;
 
-/// So many questions go into one request, which are about 4 KiB: what is between here and the API server may take no address that is longer
-/// than 8 KiB.
+/// The number of questions in one request. They have about 4 KiB, because a proxy on the way to the API server may refuse an address that
+/// is longer than 8 KiB.
 const IN_A_REQUEST: usize = 50;
 
-/// Requests at one time: about all places, about those in one namespace, and about one place.
+/// The number of requests at one time: about all places, about those in one namespace, and about one place.
 const LIMITS: Limits = Limits { all: 16, group: 4, member: 1 };
 
-/// Questions of type `Q` that are answered together by an `A`, or a failure. Clones are the same.
+/// Questions of type `Q` that are answered together by an `A`, or a failure. Clones share them.
 pub struct Together<Q, A> {
-    /// By place: the request that more can still join.
+    /// By place: the request that more questions can still join.
     open: Arc<Mutex<HashMap<String, Open<Q, A>>>>,
     queue: Queue<Q>,
 }
 
-/// The answer to a request that is not sent yet, and what it asks for.
+/// The answer to a request that is not sent yet, and its questions.
 type Open<Q, A> = (Answer<A>, Arc<Batch<Q>>);
 
-/// The requests that wait for their turn. Clones are the same.
+/// The requests that wait for their turn. Clones share them.
 struct Queue<Q>(Arc<Mutex<Lanes<Arc<Batch<Q>>>>>);
 
-/// A request that is under way. When it goes, the next one begins.
+/// A request that is under way. When this is dropped, the next one begins.
 struct Running<Q> {
     queue: Queue<Q>,
     turn: Option<Turn>,
 }
 
-/// What one request asks for. It is not sent yet.
+/// The questions of one request that is not sent yet.
 struct Batch<Q> {
     share: Share,
     state: Mutex<State<Q>>,
-    /// Tells that somebody is less patient.
+    /// Tells that a caller is less patient.
     hurry: Notify,
 }
 
 struct State<Q> {
     questions: Vec<Q>,
-    /// Until when all who have asked are patient.
+    /// Until when all callers are patient.
     until: Instant,
     class: Class,
-    /// Lets the request begin. None: it does not wait for its turn yet, or has begun.
+    /// Lets the request begin. `None` if the request does not wait for its turn yet, or has begun.
     begins: Option<oneshot::Sender<Running<Q>>>,
 }
 
@@ -74,7 +73,7 @@ impl<Q> Batch<Q> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody is not patient any more.
+    /// Waits until a caller is no longer patient.
     async fn wait(&self) {
         loop {
             let due = self.state().until;
@@ -87,7 +86,7 @@ impl<Q> Batch<Q> {
 }
 
 impl<Q: PartialEq> Batch<Q> {
-    /// Returns whether more can join, and whether the request, which waits for its turn already, is urgent from now on.
+    /// Returns whether more questions can join, and whether the request, which already waits for its turn, is urgent from now on.
     fn push(&self, question: Q, patience: Option<Duration>) -> (bool, bool) {
         let mut state = self.state();
         if !state.questions.contains(&question) {
@@ -118,7 +117,7 @@ impl<Q> Queue<Q> {
         self.begin();
     }
 
-    /// Begins all that may begin now.
+    /// Begins all requests that may begin now.
     fn begin(&self) {
         loop {
             let next = self.lanes().next();
@@ -127,7 +126,7 @@ impl<Q> Queue<Q> {
             let running = Running { queue: self.clone(), turn: Some(turn) };
             let unused = match begins {
                 Some(begins) => begins.send(running).err(),
-                // It has had its turn as an urgent one.
+                // The request has had its turn as an urgent one.
                 None => Some(running),
             };
             if let Some(turn) = unused.and_then(|mut running| running.turn.take()) {
@@ -153,9 +152,9 @@ impl<Q> Drop for Running<Q> {
 }
 
 impl<Q: PartialEq + Send + 'static, A: Clone + Send + Sync + 'static> Together<Q, A> {
-    /// Asks about a place in a namespace. The request is sent after this call, once the answer is awaited. `send` sends it for all who
-    /// have asked by then, up to [`IN_A_REQUEST`]. `patience`: how long it may wait for others to ask. None: somebody waits for it, so it
-    /// goes before what is asked with patience.
+    /// Asks about a place in a namespace. The request is sent after this call, once the answer is awaited. `send` sends it for all callers
+    /// that have asked by then, up to [`IN_A_REQUEST`]. `patience` is how long it may wait for others to ask. With `None`, a decision
+    /// depends on it, so it goes before the patient ones.
     pub fn ask<F>(
         &self,
         namespace: &str,
@@ -206,7 +205,7 @@ impl<Q: PartialEq + Send + 'static, A: Clone + Send + Sync + 'static> Together<Q
             }
         }
         let questions = std::mem::take(&mut batch.state().questions);
-        // Else those who share it would never hear of a panic.
+        // Without this, the callers that share the request would never hear of a panic.
         let told = AssertUnwindSafe(async { send(questions).await }).catch_unwind().await;
         drop(running);
         told.unwrap_or_else(|_| Err(defect()))

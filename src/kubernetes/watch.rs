@@ -50,7 +50,7 @@ pub fn watch_switchovers(
     watch_whole("switchovers", client, namespaces)
 }
 
-/// Watches objects of one of lictor's kinds in the namespaces that are served, each with all that it has.
+/// Watches objects of one of lictor's kinds in the served namespaces, each as a whole.
 fn watch_whole<K>(
     resource: &'static str,
     client: &Client,

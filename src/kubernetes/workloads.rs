@@ -25,14 +25,14 @@ use crate::api::{JobTemplate, LeaderElection};
 /// The name of this program's writes in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "lictor";
 
-/// The annotation of a Job that has the time in its CronJob's schedule for which it was made.
+/// The annotation of a Job that has the time in its CronJob's schedule for which it was created.
 const SCHEDULED_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// The annotations of a claim.
 const CLAIM_ANNOTATIONS: [&str; 5] =
     [ELECTION_ANNOTATION, ENABLED_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION, KEPT_ANNOTATION];
 
-/// How many times to try to remove this program's name from an object.
+/// The number of attempts to remove this program's name from an object.
 const DISOWN_TRIES: usize = 5;
 
 /// Kubernetes' default grace period, in seconds.
@@ -52,9 +52,9 @@ pub struct WorkloadObject {
     pub version: Version,
     /// Whether it may run.
     pub setting: Setting,
-    /// What an election wrote on it.
+    /// The claim that an election wrote on the workload.
     pub claim: Option<WorkloadClaim>,
-    /// The template that a Job was made from.
+    /// The template that a Job was created from.
     pub template: Option<String>,
     /// The selector of its pods.
     pub selector: Selector,
@@ -74,9 +74,9 @@ pub struct WorkloadObject {
     pub available: bool,
     /// The CronJob that owns a Job.
     pub owner: Option<Uid>,
-    /// Of a CronJob: the last time in its schedule for which a Job was made. Of a Job: the time for which it was made.
+    /// Of a CronJob: the last time in its schedule for which a Job was created. Of a Job: the time for which it was created.
     pub tick: Option<Timestamp>,
-    /// Who wrote its setting last, unless it was this program.
+    /// The last writer of its setting, unless that was lictor.
     pub setter: Option<String>,
 }
 
@@ -154,15 +154,15 @@ impl WorkloadObject {
         self.setting.runs() && !self.finished
     }
 
-    /// Returns the name of the election that made this Job from a template, if nobody owns the Job any more: the election was deleted
-    /// with `--cascade=orphan`.
+    /// Returns the name of the election that created this Job from a template, if the Job has no owner any more because the election was
+    /// deleted with `--cascade=orphan`.
     pub fn orphan_of(&self) -> Option<&str> {
         let (claim, template) = (self.claim.as_ref()?, self.template.as_ref()?);
         let is_made = JobPlan { name: template.clone(), started: None }.term_of(&self.id).is_some();
         (is_made && self.owner.is_none()).then_some(&claim.election)
     }
 
-    /// Returns whether an election made this Job from the template of this name, or an earlier election of the same name did.
+    /// Returns whether an election created this Job from the template of this name, or an earlier election of the same name did.
     fn is_made_by(&self, election: &LeaderElection, template: &str) -> bool {
         let owned = self.owner.as_ref().is_some_and(|owner| Some(&owner.0) == election.metadata.uid.as_ref());
         let left = self.orphan_of().is_some() && self.orphan_of() == election.metadata.name.as_deref();
@@ -231,7 +231,7 @@ fn part<T: DeserializeOwned + Default>(object: &DynamicObject, name: &str) -> T 
     object.data.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
-/// Returns who wrote a field of the spec last, unless it was this program.
+/// Returns the last writer of a field of the spec, unless that was lictor.
 fn setter(object: &DynamicObject, field: &str) -> Option<String> {
     let managed = object.metadata.managed_fields.iter().flatten();
     let wrote = managed.filter(|entry| {
@@ -268,7 +268,7 @@ pub fn watch_workloads(
 pub struct Answer {
     /// The outcome for the election.
     pub outcome: WorkloadOutcome,
-    /// What was seen, for the cache.
+    /// The workload as the answer shows it, for the cache.
     pub seen: Option<Result<Box<WorkloadObject>, Uid>>,
 }
 
@@ -286,14 +286,14 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Creates it. `timeout` bounds each request.
+    /// Creates the client. `timeout` bounds each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
-    /// Writes what an election wants: the one field of the workload, and the claim. The write succeeds only if the workload still
-    /// has the uid and version that it is for. It uses server-side apply, so that everybody can see who owns these fields. `may`
-    /// returns whether there is still time to send it.
+    /// Writes the state that an election wants: the one field of the workload, and the claim. The write succeeds only if the workload still
+    /// has the uid and version that it is for. It uses server-side apply, so that every user can see who owns these fields. `may` returns
+    /// whether there is still time to send it.
     pub async fn write(&self, namespace: &str, write: &WriteWorkload, may: impl Fn() -> bool) -> Answer {
         let (api, kind) = (self.api(namespace, write.id.kind), write.id.kind);
         let mut version = write.version;
@@ -305,7 +305,7 @@ impl Workloads {
             let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
             match within(self.timeout, api.patch_status(&write.id.name, &parameters, &patch)).await {
                 Ok(object) if !may() => {
-                    // Nothing runs yet.
+                    // No pod runs yet.
                     let outcome = WorkloadOutcome::Failed(Failure::Refused(
                         "it is not sure any more that this cluster holds the lock".into(),
                     ));
@@ -375,7 +375,7 @@ impl Workloads {
         Ok(found)
     }
 
-    /// Deletes the Jobs of a CronJob that have not ended. Their pods go first.
+    /// Deletes the Jobs of a CronJob that have not ended, after their pods.
     pub async fn delete_running(&self, namespace: &str, uid: &Uid) -> Answer {
         let jobs = match self.jobs(namespace).await {
             Ok(jobs) => jobs,
@@ -392,7 +392,7 @@ impl Workloads {
         Answer::unseen(WorkloadOutcome::Done)
     }
 
-    /// Deletes a Job. Its pods go first.
+    /// Deletes a Job, after its pods.
     pub async fn delete(&self, namespace: &str, id: &WorkloadId, uid: &Uid) -> Answer {
         let mut parameters = DeleteParams::foreground();
         parameters.preconditions = Some(kube::api::Preconditions { uid: Some(uid.0.clone()), resource_version: None });
@@ -478,8 +478,8 @@ impl Workloads {
         }
     }
 
-    /// Removes this program's name from an object that it gave back, and what stays after an apply because another field manager
-    /// applied it too. The object's controller often writes at the same moment, so this tries several times.
+    /// Removes this program's name from an object that it gave back, and the fields that stay after an apply because another field manager
+    /// applied them, too. The object's controller often writes at the same moment, so this tries several times.
     async fn disown(&self, api: &Api<DynamicObject>, mut object: DynamicObject) -> DynamicObject {
         let written = |object: &DynamicObject| object.annotations().get(WRITTEN_ANNOTATION).cloned();
         let last = written(&object);
@@ -512,7 +512,7 @@ impl Workloads {
         object
     }
 
-    /// Returns what a failed request means. If the workload has changed meanwhile, it reads the workload again.
+    /// Returns the meaning of a failed request. If the workload has changed meanwhile, it reads the workload again.
     async fn refused(
         &self,
         namespace: &str,

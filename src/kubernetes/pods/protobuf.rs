@@ -1,5 +1,5 @@
-//! Lists of pods, as protobuf. After a restart, nothing is decided before all pods are read: 30,000 of them are 113 MB
-//! of JSON, and 70 MB of protobuf, which the API server makes in two thirds of the time.
+//! Lists of pods, as protobuf. After a restart, the operator decides nothing before it has read all pods: 30,000 pods are 113 MB of JSON,
+//! or 70 MB of protobuf, which the API server makes in two thirds of the time.
 //!
 //! The messages are those of `generated.proto` in k8s.io/api/core/v1 and k8s.io/apimachinery, with the fields that matter here.
 
@@ -18,15 +18,15 @@ use prost::Message;
 use super::slim::{SlimContainer, SlimIp, SlimPod, SlimPort, SlimSpec, SlimStatus};
 use crate::kubernetes::nodes::SlimCondition;
 
-/// An API server, or something before it, that has no protobuf answers by JSON.
+/// An API server, or a proxy before it, that has no protobuf answers with JSON.
 const EITHER: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf, application/json");
-/// The same of the metadata alone. They are a list of the same shape, whose items have nothing else.
+/// The same for the metadata alone. They are a list of the same shape, whose items have nothing else.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
      application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
 );
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// What each answer begins with; an envelope follows.
+/// The beginning of each answer; an envelope follows.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// Lists pods like [`Api::list`].
@@ -53,7 +53,7 @@ pub async fn list_metadata(api: &Api<SlimPod>, parameters: &ListParams) -> kube:
     Ok(ObjectList { types, metadata, items: items.into_iter().map(slim).collect() })
 }
 
-/// Returns the list, or `None` if it has to be asked for as JSON: to learn why it is refused, or because it can't be read.
+/// Returns the list, or `None` if it has to be asked for as JSON, to learn why it is refused, or because it can't be read.
 async fn ask(
     api: &Api<SlimPod>,
     parameters: &ListParams,
@@ -72,12 +72,13 @@ async fn ask(
     if !is_protobuf {
         return serde_json::from_slice(&body).map(Some).map_err(kube::Error::SerdeError);
     }
-    // A text in it may not be UTF-8: JSON has another character in its place.
+    // A text in the answer may not be UTF-8, where JSON has another character in its place.
     let unreadable = |error: &_| tracing::debug!(%error, "a list of pods can't be read as protobuf");
     Ok(read(&body).inspect_err(unreadable).ok())
 }
 
-/// Returns the list, or why there is none. What is not a whole list of one version, is none: an empty one would say that there are no pods.
+/// Returns the list, or why there is none. An answer that is not a whole list of one version counts as none, because an empty list would
+/// say that there are no pods.
 fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, String> {
     let envelope = answer.strip_prefix(MAGIC).ok_or("it does not begin like an answer")?;
     let envelope = Envelope::decode(envelope).map_err(|error| error.to_string())?;
@@ -92,7 +93,7 @@ fn read(answer: &[u8]) -> Result<ObjectList<SlimPod>, String> {
     Ok(ObjectList { types, metadata, items: items.into_iter().map(SlimPod::from).collect() })
 }
 
-/// A message has an empty text where there is none.
+/// A message has an empty text for a missing one.
 fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
@@ -230,7 +231,7 @@ struct Ip {
 }
 
 impl Time {
-    /// Zero is none, as in the API server.
+    /// Zero means no time, as in the API server.
     fn moment(&self) -> Option<meta::Time> {
         Timestamp::from_second(self.seconds).ok().filter(|_| self.seconds != 0).map(meta::Time)
     }

@@ -1,4 +1,4 @@
-//! Which labels and annotations came with a pod, by what the API server notes of who wrote what (`metadata.managedFields`).
+//! The labels and annotations that came with a pod, by the writers that the API server notes (`metadata.managedFields`).
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::kubernetes::FIELD_MANAGER;
 
-/// Returns what came with a pod. Whoever wrote its containers has created it, since nobody else can; all else that this writer owns came
-/// with them. A label that somebody has written since, also with the same value, belongs to another writer.
+/// Returns the keys that came with a pod. The writer of its containers has created the pod, because no other writer can set them, and all
+/// other keys of this writer came with them. A label that a person or program has written since, even with the same value, belongs to
+/// another writer.
 pub(super) fn provenance(metadata: &ObjectMeta) -> Provenance {
     let entries =
         metadata.managed_fields.iter().flatten().filter(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER));

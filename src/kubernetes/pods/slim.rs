@@ -35,7 +35,7 @@ pub(super) struct SlimSpec {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SlimContainer {
-    /// Of an init container: it is a sidecar, if this is `Always`.
+    /// The restart policy of an init container, which is a sidecar if this is `Always`.
     pub(super) restart_policy: Option<String>,
     #[serde(default)]
     pub(super) ports: Vec<SlimPort>,
@@ -69,7 +69,7 @@ pub(super) struct SlimIp {
 }
 
 impl SlimSpec {
-    /// The ports that have a name, by which a Service may ask for them. The first of a name counts, as in Kubernetes.
+    /// The ports that have a name, by which a Service may ask for them. The first port of a name counts, as in Kubernetes.
     fn named_ports(self) -> Vec<NamedPort> {
         let sidecars = self.init_containers.into_iter();
         let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
@@ -118,8 +118,8 @@ impl From<SlimPod> for Pod {
     }
 }
 
-/// Returns what made a pod from one of several templates: its StatefulSet or DaemonSet, or for a Deployment what the names of its
-/// ReplicaSets have in common.
+/// Returns the owner that created a pod from one of several templates: its StatefulSet or DaemonSet, or, for a Deployment, the common part
+/// of the names of its ReplicaSets.
 fn owner(metadata: &ObjectMeta) -> Option<String> {
     let labels = metadata.labels.as_ref()?;
     let template = TEMPLATE_LABELS.iter().find_map(|label| labels.get(*label))?;
@@ -128,7 +128,8 @@ fn owner(metadata: &ObjectMeta) -> Option<String> {
     Some(format!("{}/{name}", owner.kind))
 }
 
-/// A controller gives its pods names that the API server completes, and lets go of a pod that it does not select any more.
+/// Returns the pod's relation to a controller. A controller gives its pods names that the API server completes, and lets go of a pod that
+/// it no longer selects.
 fn control(metadata: &ObjectMeta) -> Control {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     match (owner, metadata.generate_name.as_deref().is_none_or(str::is_empty)) {
@@ -142,7 +143,7 @@ fn control(metadata: &ObjectMeta) -> Control {
     }
 }
 
-/// Another API's controllers may have the same kind in another group.
+/// Returns the kind of a controller. Another API's controllers may have the same kind in another group.
 fn kind(owner: &OwnerReference) -> ControllerKind {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     match (group, owner.kind.as_str()) {
@@ -155,8 +156,8 @@ fn kind(owner: &OwnerReference) -> ControllerKind {
     }
 }
 
-/// Returns whether lictor writes and reads an annotation. A longer value than the API server's schema allows, counted in
-/// characters, is ignored.
+/// Returns whether lictor writes and reads an annotation. lictor ignores a longer value than the API server's schema allows, counted in
+/// characters.
 fn is_kept(value: &str) -> bool {
     value.chars().nth(LONGEST_VALUE).is_none()
 }
