@@ -69,8 +69,8 @@ struct Member<R> {
     in_ring: [bool; CLASSES],
 }
 
-/// The groups or members that may have a request that can begin, each once. One that is at its limit leaves the ring, and comes back when
-/// one of its requests has ended.
+/// The groups or members that may have a request that can begin, each once. A group or member at its limit leaves the ring, and comes back
+/// when one of its requests has ended.
 type Ring = VecDeque<String>;
 
 /// The number of requests under way, by class.

@@ -71,7 +71,7 @@ impl ConsulStore {
         self.sessions.borrow().ids.iter().flatten().cloned().collect()
     }
 
-    /// Returns the session for a key. It does not matter which one it is, as long as each key keeps its session.
+    /// Returns the session for a key. Any session will do, as long as each key keeps its session.
     pub(super) fn session_for(&self, key: &Key) -> Result<String, Failure> {
         let sessions = self.sessions.borrow();
         let sum = key.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
