@@ -106,7 +106,7 @@ async fn until(due: Option<Instant>) {
     nap_until(due).await;
 }
 
-/// The observations of a Lease, and since when they hold.
+/// The observations of a Lease, and when they began to hold.
 #[derive(Debug, Default)]
 struct Seen {
     /// The version of the API server's store as of which this is known. A watch that resumes after a read reports earlier changes once

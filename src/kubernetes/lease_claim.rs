@@ -68,7 +68,7 @@ pub struct ClaimUpdate {
     pub others: bool,
     /// The holder's own description.
     pub holder: Option<Holder>,
-    /// L6: from when on no other replica can act.
+    /// L6: the moment from which no other replica can act.
     pub alone_from: Instant,
     /// The Lease's uid, which identifies this installation.
     pub installation: Option<Uid>,

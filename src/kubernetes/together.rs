@@ -56,7 +56,7 @@ struct Batch<Q> {
 
 struct State<Q> {
     questions: Vec<Q>,
-    /// Until when all callers are patient.
+    /// The moment until which all callers are patient.
     until: Instant,
     class: Class,
     /// Lets the request begin. `None` if the request does not wait for its turn yet, or has begun.

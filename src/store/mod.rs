@@ -47,7 +47,7 @@ pub enum StoreEvent {
     Broken(StoreScope, Failure),
     /// The watch of this scope works again, and has missed nothing.
     Resumed(StoreScope),
-    /// Until when the locks that this cluster holds in the store are valid.
+    /// The moment until which the locks that this cluster holds in the store are valid.
     LockValidity(StoreId, LockValidity),
     /// The state of a lock that another cluster holds or held, by its record. A replica hears of it even if it does not know yet which
     /// sessions are its own cluster's.

@@ -48,9 +48,9 @@ impl AgentTiming {
 pub struct HeldLock {
     /// The fencing token.
     pub term: Term,
-    /// From when on no other holder can rely on the lock any more.
+    /// The moment from which no other holder can rely on the lock any more.
     pub from: Instant,
-    /// Until when this process can rely on it: the end of its validity (C2, L2).
+    /// The moment until which this process can rely on it: the end of its validity (C2, L2).
     pub until: Instant,
 }
 
@@ -78,7 +78,7 @@ pub enum AgentEvent {
 /// An action of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentAction {
-    /// Tell the watchdog until when the command may live, or `None` if there is no command.
+    /// Tell the watchdog the moment until which the command may live, or `None` if there is no command.
     Guard(Option<Instant>),
     /// Start the command, which must not begin after `until`.
     Start {

@@ -11,7 +11,7 @@ pub(super) struct Backoff {
     seed: u64,
     failures: u32,
     until: Option<Instant>,
-    /// Since when attempts have come too early.
+    /// When attempts began to come too early.
     early: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Backoff {
         self.until = Some(now + period + period.mul_f64(0.001 * f64::from(u8::try_from(jitter).unwrap_or(0))));
     }
 
-    /// Until when to wait, if at all.
+    /// The end of the wait, if there is one.
     pub(super) fn waits(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)
     }

@@ -169,7 +169,7 @@ impl Claim {
         self.gone |= self.is_others() && self.holder().is_some_and(|present| present == holder);
     }
 
-    /// L6: from when on no earlier holder of the lease can act any more.
+    /// L6: the moment from which no earlier holder of the lease can act any more.
     pub fn alone_from(&self) -> Instant {
         self.others_until
     }
@@ -197,7 +197,7 @@ impl Claim {
         goes_back
     }
 
-    /// Takes the success of a write that was sent at `sent`.
+    /// Notes that a write that was sent at `sent` succeeded.
     pub fn written(&mut self, version: Version, sent: Instant, now: Instant) {
         if self.seen.as_ref().is_none_or(|seen| seen.version <= version) {
             let duration = self.parameters.duration;
@@ -211,8 +211,8 @@ impl Claim {
         self.not_before = now;
     }
 
-    /// Takes a failure, or an unknown outcome, of a write. The next one waits a little. A later read shows whether the write was carried
-    /// out.
+    /// Notes that a write failed, or that its outcome is unknown. The next one waits a little. A later read shows whether the write was
+    /// carried out.
     pub fn failed(&mut self, now: Instant) {
         self.not_before = now + self.parameters.retry();
     }

@@ -40,11 +40,11 @@ pub struct ConnectionState {
     gone: bool,
     /// Whether the leader has once accepted connections for some time.
     reached: bool,
-    /// Since when only accepted and closed connections have been seen.
+    /// The start of the period in which only accepted and closed connections were seen.
     accepts_since: Option<Instant>,
     /// When the present connection was accepted.
     opened: Option<Instant>,
-    /// Since when all connections are refused.
+    /// The start of the period in which all connections are refused.
     refused_since: Option<Instant>,
     /// The last of the pauses that double.
     pause: Duration,

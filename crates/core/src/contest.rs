@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Command, Instant, OpId, Outcome, PodChange, PodOutcome, Uid};
 
-/// Until when the operator waits after another program has undone a write.
+/// The moment until which the operator waits after another program has undone a write.
 #[derive(Clone, Debug, Default)]
 pub struct Contest(Instant);
 
@@ -26,7 +26,7 @@ impl Contest {
         self.0 = if goes_on { (self.0.max(now) + Self::WAIT).min(now + Self::LONGEST) } else { now };
     }
 
-    /// From when on the operator may write again.
+    /// The moment from which the operator may write again.
     pub fn restores_from(&self) -> Instant {
         self.0
     }
@@ -65,7 +65,7 @@ impl Marks {
         }
     }
 
-    /// From when on the operator may write marks again.
+    /// The moment from which the operator may write marks again.
     pub fn restores_from(&self) -> Instant {
         self.contest.restores_from()
     }

@@ -217,12 +217,12 @@ impl Election {
             || self.lingers
     }
 
-    /// Until when the election keeps the lock without a leader, because workloads are still ending.
+    /// The moment until which the election keeps the lock without a leader, because workloads are still ending.
     pub fn winding_down(&self) -> Option<Instant> {
         self.workloads.winding_down()
     }
 
-    /// W1: until when the operator enables no workload, because workloads may still run in another cluster.
+    /// W1: the moment until which the operator enables no workload, because workloads may still run in another cluster.
     pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
         self.obligations.wait(self.lock.record(), now)
     }
@@ -232,7 +232,7 @@ impl Election {
         self.workloads.failures()
     }
 
-    /// The workloads that another program keeps changing although the operator has put them right.
+    /// The workloads that another program keeps changing although the operator has corrected them.
     pub fn contested_workloads(&self, now: Instant) -> impl Iterator<Item = &WorkloadId> {
         self.workloads.contested(now)
     }

@@ -135,7 +135,7 @@ pub(super) fn eligible_by_force(
     }
 }
 
-/// The order of the eligible pods. The pod with the least rank is elected.
+/// The rank of an eligible pod. The pod with the least rank is elected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(bool, bool, Reverse<i64>, Reverse<u64>, Reverse<bool>, bool, Timestamp, String);
 

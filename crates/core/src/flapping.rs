@@ -60,8 +60,8 @@ impl Flapping {
         Some((self.in_row(now), self.last?)).filter(|(changes, _)| *changes >= MANY)
     }
 
-    /// Until when the next change has to wait, if it can. A leader that can't continue, or whose node is about to be drained, is replaced
-    /// at once.
+    /// The moment until which the next change has to wait, if it can. A leader that can't continue, or whose node is about to be drained,
+    /// is replaced at once.
     pub fn waits(&self, now: Instant) -> Option<Instant> {
         let further = self.optional.count(now).checked_sub(FREE + 1)?;
         let pause = SHORTEST.saturating_mul(2_u32.saturating_pow(further)).min(LONGEST);

@@ -123,7 +123,7 @@ impl KeyLock {
         }
     }
 
-    /// Takes the success of a request to lock the key with this session.
+    /// Notes that a request to lock the key with this session succeeded.
     pub fn locked(&mut self, session: &str, version: Version) {
         self.backoff.reset();
         if version < self.known {
@@ -139,12 +139,12 @@ impl KeyLock {
         self.backoff.delay_shortly(now);
     }
 
-    /// Takes a refusal, because the key is not as it was seen.
+    /// Notes a refusal, because the key is not as it was seen.
     pub fn overtaken(&mut self) {
         self.seen = Seen::Unknown;
     }
 
-    /// Takes a failed request. If it may have been carried out, the key has to be read.
+    /// Notes that a request failed. If it may have been carried out, the key has to be read.
     pub fn failed(&mut self, may_be_done: bool, now: Instant) {
         self.backoff.delay(now);
         if may_be_done {

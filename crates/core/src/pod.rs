@@ -38,9 +38,9 @@ pub struct Pod {
     pub ports: Vec<NamedPort>,
     /// Whether the condition Ready is true.
     pub ready: bool,
-    /// Since when the pod is ready, by its node's clock. It orders candidates, and nothing else.
+    /// When the pod became ready, by its node's clock. It orders candidates, and nothing else.
     pub ready_since: Option<Timestamp>,
-    /// Since when this operator has seen the pod ready. Waits are measured from this moment.
+    /// When this operator first saw the pod ready. Waits are measured from this moment.
     pub ready_observed: Option<Instant>,
     /// Whether the pod is being deleted.
     pub deleting: bool,

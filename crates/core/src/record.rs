@@ -20,7 +20,7 @@ pub struct Record {
     pub holder: Option<Holder>,
     /// The operator replica that wrote the record, unique for each start of a process.
     pub operator_id: String,
-    /// Since when the holder leads, by the clock of the replica `operator_id`: for people.
+    /// When the holder began to lead, by the clock of the replica `operator_id`: for people.
     pub since: Timestamp,
     /// The uid of the election that the record was written for.
     pub election: Uid,
@@ -181,7 +181,7 @@ pub struct Rival {
     pub holder: Option<Holder>,
     /// Its term.
     pub term: Term,
-    /// Since when the holder leads, by the clock of the operator that elected it: for people.
+    /// When the holder began to lead, by the clock of the operator that elected it: for people.
     pub since: Option<Timestamp>,
     /// The id of the session by which the rival holds the lock.
     pub session: String,

@@ -1,4 +1,4 @@
-//! One operator's decisions about one group: from the known facts to requests, and until when each may be sent.
+//! One operator's decisions about one group: from the known facts to requests, and the moment until which each may be sent.
 //!
 //! The caches of pods, nodes, workloads and locks are shared by all groups, and come in with each step. A replica keeps only what belongs
 //! to one group: its [`Election`], the key under which it is decided, and the terms that it has reached.
@@ -106,15 +106,15 @@ pub struct Known<'a> {
     pub noted: Option<&'a [Scope]>,
     /// All locks that were seen.
     pub locks: &'a Locks,
-    /// Until when this cluster can rely on locks in the lock's store. `None` if nothing is known of that store.
+    /// The moment until which this cluster can rely on locks in the lock's store. `None` if nothing is known of that store.
     pub validity: Option<LockValidity>,
     /// When that store was last seen to be put back to an earlier state.
     pub rewound: Option<Instant>,
     /// C6: when a lock that another cluster held was last seen to vanish, even while this replica did not act.
     pub vanished: Option<Instant>,
-    /// L6: from when on no other replica of this operator can act.
+    /// L6: the moment from which no other replica of this operator can act.
     pub alone_from: Instant,
-    /// L1: from when on the operator may write again what another program has undone.
+    /// L1: the moment from which the operator may write again what another program has undone.
     pub restores_from: Instant,
     /// L1: the same for the marks on pods that do not lead.
     pub marks_from: Instant,
@@ -265,7 +265,8 @@ pub struct Request {
     pub op: OpId,
     /// The command to carry out.
     pub command: Command,
-    /// Until when the lock can be relied on, if the command makes a pod or a workload lead. All other commands may be sent at any time.
+    /// The moment until which the lock can be relied on, if the command makes a pod or a workload lead. All other commands may be sent at
+    /// any time.
     pub validity: LockValidity,
     /// Whether the request goes before others. Only a write to a pod that does not mislead clients can wait.
     pub urgent: bool,

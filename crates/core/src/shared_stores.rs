@@ -18,7 +18,7 @@ struct State {
     /// Whether the store's locks were listed.
     listed: bool,
     validity: Option<LockValidity>,
-    /// Since when the operator has waited for the store's answers.
+    /// When the operator began to wait for the store's answers.
     since: Instant,
     /// The state by which the store's elections were last decided: whether its locks were listed, and whether the locks held there surely
     /// last, or are known to have ended.
@@ -72,7 +72,7 @@ impl SharedStores {
         }
     }
 
-    /// Takes until when the locks held in a store can be relied on, as its watch reports.
+    /// Takes the moment until which the locks held in a store can be relied on, as its watch reports.
     pub fn hold(&mut self, id: &StoreId, validity: LockValidity, now: Instant) {
         if let Some(state) = self.0.get_mut(id) {
             // A new client or certificate takes nothing away: a validity that was certain until a moment remains so.

@@ -28,7 +28,7 @@ pub enum Target {
     Cluster(String),
 }
 
-/// The effect of a finished switchover: until when the new leader is not preempted, and the old one comes last.
+/// The effect of a finished switchover: the moment until which the new leader is not preempted, and the old one comes last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The old leader, if there was one.
@@ -144,12 +144,12 @@ impl<'a> Switchovers<'a> {
         self.lasting(record, now).any(|(_, to, force)| to == leader && force)
     }
 
-    /// Until when a pod comes last, by a switchover that its user was told about.
+    /// The moment until which a pod comes last, by a switchover that its user was told about.
     pub(crate) fn held_back_until(&self, pod: &Uid, now: Instant) -> Option<Instant> {
         self.last_end(now, |hold| hold.from.as_ref() == Some(pod))
     }
 
-    /// Until when a leader is not preempted, by a switchover that its user was told about.
+    /// The moment until which a leader is not preempted, by a switchover that its user was told about.
     pub(crate) fn protected_until(&self, leader: &Uid, now: Instant) -> Option<Instant> {
         self.last_end(now, |hold| hold.to == *leader)
     }

@@ -71,9 +71,9 @@ pub(crate) struct View<'a> {
     pub bids: &'a [PlacedBid],
     /// The rules by which the lock is kept.
     pub policy: LockPolicy,
-    /// L6: from when on no other replica of this operator can act.
+    /// L6: the moment from which no other replica of this operator can act.
     pub alone_from: Instant,
-    /// L1: from when on the operator may write again what another program has undone.
+    /// L1: the moment from which the operator may write again what another program has undone.
     pub restores_from: Instant,
     /// L1: the same for the marks on pods that do not lead.
     pub marks_from: Instant,
@@ -84,7 +84,7 @@ pub(crate) struct View<'a> {
 pub(crate) struct LockPolicy {
     /// Whether other clusters may take the lock when this one lets go. The terms are then the store's own versions.
     pub shared: bool,
-    /// Until when this cluster can rely on a lock that it holds.
+    /// The moment until which this cluster can rely on a lock that it holds.
     pub validity: LockValidity,
     /// How the operator treats the leader after that.
     pub when_lost: WhenLost,

@@ -6,7 +6,7 @@ use super::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watchdog {
     until: Option<Instant>,
-    /// By when the agent must have said something, after it was asked to end.
+    /// The moment by which the agent must have said something, after it was asked to end.
     heard_by: Option<Instant>,
     ended: bool,
 }
@@ -25,7 +25,7 @@ pub enum WatchdogCommand {
 }
 
 impl Watchdog {
-    /// Takes until when the agent's command may live, or `None` if there is no command.
+    /// Takes the moment until which the agent's command may live, or `None` if there is no command.
     pub fn told(&mut self, until: Option<Instant>) {
         (self.until, self.heard_by) = (until, None);
     }
@@ -35,7 +35,7 @@ impl Watchdog {
         self.heard_by = self.heard_by.or(Some(by));
     }
 
-    /// Notes that the whole command is gone. The agent starts no other one before it says until when that may live.
+    /// Notes that the whole command is gone. The agent starts no other one before it says the moment until which that may live.
     pub fn cleared(&mut self) {
         self.until = None;
     }

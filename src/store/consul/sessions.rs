@@ -74,9 +74,9 @@ pub enum Role {
 pub struct Sessions {
     /// The sessions' IDs, by their numbers. `None` means that there is no such session at present.
     pub ids: Vec<Option<String>>,
-    /// Until when the locks of each session are valid.
+    /// The moment until which the locks of each session are valid.
     pub validities: Vec<LockValidity>,
-    /// Until when the locks of all sessions are valid.
+    /// The moment until which the locks of all sessions are valid.
     pub validity: LockValidity,
     /// The present problem.
     pub failure: Option<Failure>,

@@ -297,7 +297,7 @@ impl Watch {
         find(&self.entries, name).map(|entry| Version(entry.modify_index))
     }
 
-    /// Reports until when the locks are valid. If the sessions changed, it reports all locks first.
+    /// Reports the moment until which the locks are valid. If the sessions changed, it reports all locks first.
     async fn take_sessions(&mut self) {
         while std::mem::take(&mut self.unheard) {
             let now = self.sessions.borrow_and_update().clone();

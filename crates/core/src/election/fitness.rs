@@ -115,10 +115,10 @@ pub enum Stays {
     Until(Instant),
 }
 
-/// The memory of the candidates from one decision to the next.
+/// The state that is kept of the candidates from one decision to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fitness {
-    /// The leader that is not fit, and since when.
+    /// The leader that is not fit, and when it ceased to be.
     unfit: Option<(Uid, Instant)>,
     /// Pods that failed their probe as leaders, and have been ready ever since.
     suspects: BTreeSet<Uid>,
@@ -412,7 +412,7 @@ impl Fitness {
         Ok(rank(pod, node, view.rules, standing))
     }
 
-    /// Until when a leader that is not fit may recover, if it may.
+    /// The moment until which a leader that is not fit may recover, if it may.
     fn may_recover(&mut self, leader: &Uid, why: NotEligible, view: &View) -> Option<Instant> {
         let since = match &self.unfit {
             Some((uid, since)) if uid == leader => *since,

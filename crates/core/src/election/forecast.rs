@@ -28,9 +28,9 @@ pub struct Contender<'a> {
     pub chance: Result<Rank, NotEligible>,
     /// Whether a switchover by force could make it the leader.
     pub by_force: bool,
-    /// Until when the candidate comes last among those that could be elected, because a switchover has replaced it.
+    /// The moment until which the candidate comes last among those that could be elected, because a switchover has replaced it.
     pub held_back: Option<Instant>,
-    /// Until when the candidate, if it leads, is not preempted, because a switchover has made it the leader.
+    /// The moment until which the candidate, if it leads, is not preempted, because a switchover has made it the leader.
     pub protected: Option<Instant>,
 }
 

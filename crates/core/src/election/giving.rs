@@ -1,4 +1,4 @@
-//! C11 and C12: the memory of this cluster while it hands the lock to another one.
+//! C11 and C12: the state that this cluster keeps while it hands the lock to another one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{Instant, OpId, Version};
 /// How long the other cluster may take to answer a record, and the store to hand over the lock. There is no leader meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// The memory while the lock is offered.
+/// The state that is kept while the lock is offered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Giving {
     waits: Option<Waits>,
@@ -28,7 +28,7 @@ struct Waits {
 }
 
 impl Giving {
-    /// Waits for the other cluster or the store. Returns until when.
+    /// Waits for the other cluster or the store. Returns the end of the wait.
     pub(super) fn wait(&mut self, version: Version, sent: bool, now: Instant) -> Instant {
         let waits = self.waits.take_if(|waits| waits.version == version).unwrap_or(Waits { version, since: now, sent });
         self.waits = Some(Waits { sent: waits.sent || sent, ..waits });

@@ -21,7 +21,7 @@ pub(super) enum Held<'a> {
     Unknown,
 }
 
-/// The memory of the lock's holders.
+/// The state that is kept of the lock's holders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
     /// The last holder that was found.

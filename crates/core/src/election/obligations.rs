@@ -17,7 +17,7 @@ pub(super) struct Obligations {
     /// The obligation of the cluster that holds the lock.
     rival: Option<DrainObligation>,
     left: Option<Left>,
-    /// Since when this process has known a record of its own whose holder may have to wait.
+    /// When this process first knew a record of its own whose holder may have to wait.
     waits_since: Option<Instant>,
     /// The longest time that counts, in seconds.
     most: u32,
@@ -34,8 +34,8 @@ struct Left {
 }
 
 impl Obligations {
-    /// Remembers the obligation of another cluster's workloads, since when that cluster no longer holds the lock, and since when this
-    /// process has known its own record.
+    /// Remembers the obligation of another cluster's workloads, when that cluster ceased to hold the lock, and when this process first knew
+    /// its own record.
     pub(super) fn note(&mut self, lock: &Lock, view: &View) {
         self.most = most(view);
         if lock.record().is_some() {
@@ -82,7 +82,7 @@ impl Obligations {
         }
     }
 
-    /// W1: until when the operator enables no workload, because workloads may still run in another cluster.
+    /// W1: the moment until which the operator enables no workload, because workloads may still run in another cluster.
     pub(super) fn wait(&self, own: Option<&Record>, now: Instant) -> Option<Instant> {
         self.waits_until(own, now).filter(|until| now < *until)
     }

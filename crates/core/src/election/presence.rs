@@ -7,7 +7,7 @@ use crate::view::{Desired, View};
 use crate::{Absence, AbsentLeader, Holder, Pod, Term, Timestamp, absence};
 
 impl Election {
-    /// T1: the leader that was promoted and is there: its term, its pod, and since when it leads.
+    /// T1: the leader that was promoted and is there: its term, its pod, and when it began to lead.
     pub fn leader(&self) -> Option<&(Term, Holder, Timestamp)> {
         self.leader.as_ref().filter(|(_, holder, _)| self.absent().is_none_or(|absent| absent.holder.uid != holder.uid))
     }

@@ -137,7 +137,7 @@ impl Election {
         self.phase = Phase::Writing(op, Box::new(intent));
     }
 
-    /// Since when the pod leads whose record was lost.
+    /// When the pod began to lead whose record was lost.
     pub(super) fn kept_since(&self, holder: Option<&Holder>) -> Option<Timestamp> {
         self.leader
             .as_ref()

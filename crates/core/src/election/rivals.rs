@@ -9,13 +9,12 @@ use crate::{Instant, Stored};
 pub(super) struct Rivals {
     /// The session by which a pod led in another cluster, when the lock was last seen.
     led_by: Option<String>,
-    /// Since when that lock is gone, though the other cluster did not release it.
+    /// When that lock vanished, though the other cluster did not release it.
     vanished: Option<Instant>,
 }
 
 impl Rivals {
-    /// Remembers whether another cluster led when the lock was last seen, and since when it no longer does, although it did not release the
-    /// lock.
+    /// Remembers whether another cluster led when the lock was last seen, and when it ceased to, although it did not release the lock.
     pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
         match lock.stored() {
             // A person wrote to the key, which did not end that leadership: the same session still holds the lock.
@@ -35,7 +34,7 @@ impl Rivals {
         }
     }
 
-    /// Until when the operator does not take the lock, because the other cluster may not know yet that it has vanished.
+    /// The moment until which the operator does not take the lock, because the other cluster may not know yet that it has vanished.
     pub(super) fn vanished_until(&self, view: &View) -> Option<Instant> {
         self.vanished.max(view.policy.vanished).map(|since| since + view.policy.grace)
     }

@@ -105,7 +105,7 @@ impl Goal<'_> {
     }
 }
 
-/// Whom an outcome belongs to.
+/// The part that an outcome belongs to.
 pub(super) enum Taken {
     Mine,
     /// The outcome belongs to the slices, and tells that another writer has changed the record.

@@ -76,7 +76,7 @@ impl Troubles {
         self.known.remove(&(uid.clone(), change));
     }
 
-    /// Until when the operator leaves a pod alone, if it does.
+    /// The moment until which the operator leaves a pod alone, if at all.
     pub(super) fn waits(&self, uid: &Uid, change: PodChange, urgent: bool, now: Instant) -> Option<Instant> {
         self.get(uid, change).filter(|trouble| trouble.urgent == urgent)?.backoff.waits(now)
     }

@@ -1,8 +1,8 @@
 //! The waits and the checks between the disabling of the last workload and the release of the lock.
 //!
 //! The caches may not show yet what a workload's controller has just started, and the controller may not have seen yet that the workload is
-//! disabled. So the operator keeps the lock for some seconds after it let any workload run, and reads the workloads and their pods and Jobs
-//! at the API server before the record says that all have ended.
+//! disabled. So the operator keeps the lock for some seconds after it allowed any workload to run, and reads the workloads and their pods
+//! and Jobs at the API server before the record says that all have ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::timers::Timer;
 use crate::view::View;
 use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 
-/// How long after a workload was let run its controller may still start something of it, although the workload is disabled again: a
+/// How long after a workload was allowed to run its controller may still start something of it, although the workload is disabled again: a
 /// CronJob's missed tick, a ReplicaSet's pods. The operator assumes the same length around each full minute.
 const SETTLES: Duration = Duration::from_secs(3);
 
 /// The wind-down of the workloads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindDown {
-    /// Since when no workload is let run here.
+    /// When the last workload here ceased to be allowed to run.
     off_since: Option<Instant>,
-    /// Whether each workload was let run when it was last seen.
+    /// Whether each workload was allowed to run when it was last seen.
     ran: BTreeMap<WorkloadId, bool>,
-    /// Until when the controllers of workloads that were let run lately may still start something.
+    /// The moment until which the controllers of workloads that were allowed to run lately may still start something.
     settles: BTreeMap<WorkloadId, Instant>,
-    /// Whether, since no workload is let run, the operator has read at the API server that all have ended.
+    /// Whether, since no workload is allowed to run, the operator has read at the API server that all have ended.
     inspected: bool,
-    /// Until when the lock is kept, as found in the present step.
+    /// The moment until which the lock is kept, as found in the present step.
     kept_until: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl WindDown {
         self.settles.insert(id.clone(), now + SETTLES);
     }
 
-    /// Notes whether any workload is let run.
+    /// Notes whether any workload is allowed to run.
     pub(super) fn note_all(&mut self, lets_run: bool, now: Instant) {
         if lets_run {
             (self.off_since, self.inspected) = (None, false);
@@ -60,7 +60,7 @@ impl WindDown {
         self.settles.retain(|id, _| known(id));
     }
 
-    /// Until when the controller may not have seen yet that its workload is disabled.
+    /// The moment until which the controller may not have seen yet that its workload is disabled.
     fn settles_at(&self, workload: &Workload, now: Instant) -> Option<Instant> {
         self.settles.get(&workload.id).copied().filter(|until| now < *until && !workload.finished)
     }
@@ -70,7 +70,7 @@ impl WindDown {
         self.kept_until = None;
     }
 
-    /// Until when the lock is kept although no workload is let run any more.
+    /// The moment until which the lock is kept although no workload is allowed to run any more.
     pub(super) fn kept_until(&self) -> Option<Instant> {
         self.kept_until
     }

@@ -86,8 +86,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) term: Term,
     /// The record that this cluster holds.
     pub(super) record: Option<&'a Record>,
-    /// W1: until when the operator enables no workload, because workloads may still run in another cluster. L6: or because another replica
-    /// may still act, and be about to give the lock away.
+    /// W1: the moment until which the operator enables no workload, because workloads may still run in another cluster. L6: or because
+    /// another replica may still act, and be about to give the lock away.
     pub(super) wait: Option<Instant>,
 }
 
@@ -257,7 +257,7 @@ impl WorkloadReconciler {
         !self.pending.is_empty()
     }
 
-    /// W3: whether the lock is kept although no workload is let run any more, because one still runs, or may.
+    /// W3: whether the lock is kept although no workload is allowed to run any more, because one still runs, or may.
     pub(super) fn winds_down(&mut self, step: &mut Step) -> bool {
         self.wind_down.goes_on(step)
     }
@@ -272,7 +272,7 @@ impl WorkloadReconciler {
         self.wind_down.keep_lock(until);
     }
 
-    /// Until when the lock is kept for running workloads.
+    /// The moment until which the lock is kept for running workloads.
     pub(super) fn winding_down(&self) -> Option<Instant> {
         self.wind_down.kept_until()
     }
