@@ -279,7 +279,7 @@ impl Election {
             return false;
         }
         if self.leader.take_if(|(term, holder, _)| (*term, &holder.uid) == (record.term, &pod.uid)).is_some() {
-            // The API server acknowledged the leader's promotion, so another program has changed it since.
+            // The API server acknowledged the leader's promotion, so another program has changed its marks since.
             step.contest();
         }
         if view.now < view.restores_from {
