@@ -10,7 +10,7 @@ chart-readme := --chart-search-root charts --sort-values-order file --log-level 
 # The models and the simulation: fast, and deterministic, for tokio's own choices come from the seed.
 optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prove --target-dir target/prove
 
-.PHONY: help demo demo-picture plots test test-all nightly test-oldest oldest-rust prometheus compile prove simulate scale torture manifests agents connection instructions mutants verify fix bench peers audit image check-image reproducible from-nothing release e2e-node
+.PHONY: help demo demo-picture plots test test-all nightly test-oldest oldest-rust prometheus compile prove simulate scale torture manifests agents connection instructions mutants verify fix docs bench peers audit image check-image reproducible from-nothing release e2e-node
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,11 @@ fix: ## Format, and make the generated files anew
 	cp crds/lictor.dev.yaml charts/lictor/crds/
 	cargo run --quiet --bin lictor-docs
 	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
+
+# A release sets SOURCE, the repository's address, and DOCUMENTS, that of its docs; without them it is the chart's address.
+docs: ## Build the site of the documentation, and check its links: target/site/index.html
+	@hack/require.sh rust c
+	@mdbook=$$(hack/cargo-tool.sh mdbook) && cargo run --quiet --locked --bin lictor-site -- "$$mdbook"
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour and three quarters), the ratios alone take 10 min: make bench [ARGS=--quick] [ARGS='failover --runs 20'] [ARGS=agents]
 	@hack/require.sh rust c go
