@@ -19,6 +19,7 @@ const PROMPT: usize = 1_000;
 
 /// What may happen on the way; percentages of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Weather {
     /// Nothing gets to the server.
     pub requests_cut: bool,
