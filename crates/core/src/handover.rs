@@ -419,6 +419,7 @@ impl Handover {
             election: &self.election,
             markings,
             former: &former,
+            settled: true,
             provenances: &Provenances::new(),
             selections: &Selections::default(),
         };

@@ -131,6 +131,9 @@ pub struct Ownership<'a> {
     pub markings: &'a Markings,
     /// The labels and annotations of its former specs, which pods may still carry.
     pub former: &'a [&'a Markings],
+    /// Whether the election's record has the present spec, so that the operator has looked at the candidates with these labels in mind. Until
+    /// then, a value that the spec would write may be the user's, also on a pod that the election has marked.
+    pub settled: bool,
     /// The provenance of the pods that were read.
     pub provenances: &'a Provenances,
     /// The labels that the controllers select by, as far as they were read.
@@ -232,10 +235,11 @@ impl Ownership<'_> {
     }
 
     /// Whether the controller was read before, because the election has written all of its labels on the pod. If a person copies all of
-    /// that into a template, the operator finds out a moment later, because it reads the controller all the same.
+    /// that into a template of a settled election, the operator finds out a moment later, because it reads the controller all the same.
     fn is_settled(&self, pod: &Pod) -> bool {
         let is_written = |key| pod.labels.get(key).is_some_and(|value| self.markings.write(true, key, value));
-        self.has_marked(pod)
+        self.settled
+            && self.has_marked(pod)
             && pod.annotations.contains_key(TERM_ANNOTATION)
             && self.markings.label_keys().all(is_written)
     }
@@ -250,7 +254,7 @@ impl Ownership<'_> {
     fn of_key(&self, pod: &Pod, is_label: bool, key: &str, value: &str) -> Option<bool> {
         let marked = self.has_marked(pod);
         let present = self.markings.write(is_label, key, value);
-        let own = present || self.former.iter().any(|markings| markings.write(is_label, key, value));
+        let own = present && self.settled || self.former.iter().any(|markings| markings.write(is_label, key, value));
         if marked && own {
             return Some(false);
         }
@@ -313,8 +317,15 @@ mod tests {
         let selections = &selections(&["app", "pod-template-hash"]);
         let former = Marking { labels: [("role", "primary")].into_iter().collect(), annotations: Pairs::default() };
         let former = Markings { leader: former, ..Markings::default() };
-        Ownership { election: "web", markings: &markings(), former: &[&former], provenances: &provenances, selections }
-            .of(pod)
+        Ownership {
+            election: "web",
+            markings: &markings(),
+            former: &[&former],
+            settled: true,
+            provenances: &provenances,
+            selections,
+        }
+        .of(pod)
     }
 
     fn is_in_use(title: &Title) -> bool {
@@ -365,13 +376,47 @@ mod tests {
         assert!(is_in_use(&title(&changed, Some(&["role"]))), "it came with a template that has the mark, too");
     }
 
+    /// An election that wrote other labels before marked pods whose template has the labels that it is to write now.
+    #[test]
+    fn what_a_marked_pod_carries_is_the_elections_only_if_the_election_wrote_that_before() {
+        let former = Marking { labels: [("tier", "leader")].into_iter().collect(), annotations: Pairs::default() };
+        let former = Markings { leader: former, ..Markings::default() };
+        let mut pod = pod(Some("leader"), Some("web"), controlled("rs"));
+        pod.annotations.extend([(TERM_ANNOTATION, "2")]);
+        let of = |settled: bool, selections: &Selections, created: Option<&[&str]>| {
+            let provenances = created.map(|keys| {
+                let created_with = Some(keys.iter().copied().map(str::to_owned).collect());
+                (pod.uid.clone(), Provenance { created_with })
+            });
+            let (provenances, markings) = (&provenances.into_iter().collect(), &markings());
+            Ownership { election: "web", markings, former: &[&former], settled, provenances, selections }.of(&pod)
+        };
+        let read = selections(&["app"]);
+        assert_eq!(
+            of(false, &Selections::default(), None),
+            Title::Unread,
+            "its controller was not looked at for this label"
+        );
+        assert_eq!(of(false, &read, None), Title::Unread);
+        assert!(is_in_use(&of(false, &read, Some(&["role"]))), "the label came from the template");
+        assert_eq!(of(false, &read, Some(&["app"])), Title::Free, "a person wrote it");
+        assert_eq!(of(true, &Selections::default(), None), Title::Free);
+    }
+
     #[test]
     fn where_the_api_server_does_not_tell_only_what_is_marked_is_its_own() {
         let unknown = |pod: &Pod| {
             let provenances = [(pod.uid.clone(), Provenance::default())].into();
             let selections = &selections(&["app"]);
-            Ownership { election: "web", markings: &markings(), former: &[], provenances: &provenances, selections }
-                .of(pod)
+            Ownership {
+                election: "web",
+                markings: &markings(),
+                former: &[],
+                settled: true,
+                provenances: &provenances,
+                selections,
+            }
+            .of(pod)
         };
         assert!(is_in_use(&unknown(&pod(Some("leader"), None, controlled("rs")))));
         assert_eq!(unknown(&pod(Some("custom"), Some("web"), controlled("rs"))), Title::Free);
@@ -385,8 +430,14 @@ mod tests {
         pod.annotations = [("since", "1999")].into_iter().collect();
         let provenances = Provenances::new();
         let selections = &Selections::default();
-        let mut asked =
-            Ownership { election: "web", markings: &markings, former: &[], provenances: &provenances, selections };
+        let mut asked = Ownership {
+            election: "web",
+            markings: &markings,
+            former: &[],
+            settled: true,
+            provenances: &provenances,
+            selections,
+        };
         match asked.of(&pod) {
             Title::InUse(in_use) => assert!(!in_use.is_label && in_use.key == "since"),
             other => panic!("{other:?}"),
@@ -399,7 +450,7 @@ mod tests {
     /// What is asked of a group whose controllers select by what was read.
     fn with<T>(markings: &Markings, selections: &Selections, ask: impl FnOnce(Ownership<'_>) -> T) -> T {
         let provenances = &Provenances::new();
-        ask(Ownership { election: "web", markings, former: &[], provenances, selections })
+        ask(Ownership { election: "web", markings, former: &[], settled: true, provenances, selections })
     }
 
     #[test]
@@ -432,7 +483,8 @@ mod tests {
         let former = Marking { labels: [("role", "primary")].into_iter().collect(), annotations: Pairs::default() };
         let former = [&Markings { leader: former, ..Markings::default() }];
         let selections = &selections(&["app", "role"]);
-        let asked = Ownership { election: "web", markings: &markings, former: &former, provenances, selections };
+        let asked =
+            Ownership { election: "web", markings: &markings, former: &former, settled: true, provenances, selections };
         assert!(is_in_use(&asked.of(&pod(Some("primary"), None, controlled("rs")))));
         assert_eq!(asked.of(&pod(Some("other"), None, controlled("rs"))), Title::Free, "nothing is written there");
     }

@@ -68,6 +68,7 @@ impl Titles {
             election: object.name(),
             markings,
             former: &former,
+            settled: object.record(locks).is_some_and(|record| record.scope == spec.scope),
             provenances: &self.provenances,
             selections: &self.selections,
         };

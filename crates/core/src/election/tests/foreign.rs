@@ -194,7 +194,7 @@ proptest! {
         let titles = |lab: &Lab| -> BTreeMap<String, Title> {
             let markings = &lab.scope.markings;
             let (provenances, selections) = (&provenances, &selections);
-            let asked = Ownership { election: "web", markings, former: &[], provenances, selections };
+            let asked = Ownership { election: "web", markings, former: &[], settled: true, provenances, selections };
             lab.pods.values().map(|pod| (pod.name.clone(), asked.of(pod))).collect()
         };
         let before: Vec<Pod> = titles(&lab)
