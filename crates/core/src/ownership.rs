@@ -376,7 +376,7 @@ mod tests {
         assert!(is_in_use(&title(&changed, Some(&["role"]))), "it came with a template that has the mark, too");
     }
 
-    /// An election that wrote other labels before marked pods whose template has the labels that it is to write now.
+    /// O1: an election that wrote other labels before marked pods whose template has the labels that it is to write now.
     #[test]
     fn what_a_marked_pod_carries_is_the_elections_only_if_the_election_wrote_that_before() {
         let former = Marking { labels: [("tier", "leader")].into_iter().collect(), annotations: Pairs::default() };
