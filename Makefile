@@ -15,7 +15,7 @@ optimised := RUSTFLAGS='--cfg tokio_unstable' cargo test --locked --profile prov
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# What the environment says is not used: the demo would install things in a cluster that nobody named.
+# The environment does not count, because the demo would install things in a cluster that the user did not name.
 demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
@@ -29,14 +29,15 @@ demo-picture: ## Run the demo, and make the picture of it that README shows: doc
 test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
 
-test-all: ## Run all tests: also those that wait for locks to expire, 2,000 simulated seeds, 3 minutes of torture (half an hour)
+test-all: ## Run all tests: also those that wait for locks to expire, 1,000 simulated seeds, 3 minutes of torture (half an hour)
 	@hack/test.sh all
 
 # The commands of .github/workflows/nightly.yaml: a test compares them.
-nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of torture, an hour of connections, the instructions of a decision, the oldest Kubernetes and Rust, a release's files, empty caches
+nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of torture and of random manifests, an hour of connections, the instructions of a decision, the oldest Kubernetes and Rust, a release's files, empty caches
 	$(MAKE) prove
 	$(MAKE) simulate SEEDS=20000
 	$(MAKE) torture MINUTES=30
+	$(MAKE) manifests MINUTES=30
 	$(MAKE) connection MINUTES=60
 	$(MAKE) instructions
 	$(MAKE) test-oldest

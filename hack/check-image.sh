@@ -79,9 +79,9 @@ refuses() {
 says 'it runs as any user' diff <(timeout 120 env -i "$chroot" --userspec=1000660000:0 "$root" /lictor --version) <(echo "lictor $version")
 says 'it runs' diff <(lictor --version) <(echo "lictor $version")
 says 'it prints its CRDs' diff <(lictor crd) crds/lictor.dev.yaml
-refuses 'there is no cluster to work in: name a kubeconfig' run
+refuses 'there is no cluster to connect to: name a kubeconfig' run
 printf 'apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: x}}]\n' >"$root/no-ca"
-refuses 'no certificate authority is known' run --kubeconfig /no-ca --listen 127.0.0.1:0
+refuses 'there is no certificate authority' run --kubeconfig /no-ca --listen 127.0.0.1:0
 asks() { { lictor doctor --kubeconfig "/$1" 2>&1 || true; } | grep "Connection refused"; }
 sed 's/https:/http:/' "$root/no-ca" >"$root/http"
 sed 's/:1"/&, insecure-skip-tls-verify: true/' "$root/no-ca" >"$root/insecure"
@@ -106,7 +106,7 @@ within 30 "$kubectl" get serviceaccount default || fail 'the control plane makes
 for name in web-0 web-1 web-2; do "$kubectl" run "$name" --image=web --labels app=web >/dev/null; done
 "$kubectl" apply -f - >/dev/null <<<'{"apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}'
 led() { [ "$("$kubectl" get pods -l role=leader -o name | wc -l)" = 1 ]; }
-within 60 led || { cp "$directory/operator" "$directory/log"; fail 'nobody leads'; }
+within 60 led || { cp "$directory/operator" "$directory/log"; fail 'there is no leader'; }
 echo 'ok  it elects a leader'
 kill "$running"
 wait "$running" || fail 'it does not stop as it should'

@@ -39,7 +39,7 @@ says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz
 says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
 [ -z "${SOURCE:-}" ] || says "lictor-$version.tgz names $SOURCE" grep -qx "home: $SOURCE" <("$helm" show chart "lictor-$version.tgz")
 
-# Who installs the chart, or install.yaml, must not have to know where the image is.
+# Users of the chart or of install.yaml need not know where the image is.
 "$helm" template lictor "lictor-$version.tgz" --namespace lictor --api-versions apiregistration.k8s.io/v1 >"$directory/rendered"
 for made in "$directory/rendered" install.yaml; do
   says "every image in $(basename "$made") has a registry and a digest" \

@@ -69,7 +69,7 @@ elect_in_both() {
 }
 
 apply_pods() {
-  kube apply -f "$root/examples/service/deployment.yaml" -f "$root/examples/service/service.yaml" | sed "s/^/    $cluster: /"
+  kube apply -f "$root/examples/service/deployment.yaml" | sed "s/^/    $cluster: /"
 }
 
 apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | sed "s/^/    $cluster: /"; }
@@ -129,7 +129,7 @@ lose_west() {
   both run get pods -L role
   say "$leader in east took over from $old in west."
   say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms. Consul ends a session that was not renewed for twice its TTL,"
-  say "and then gives the lock to nobody for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
+  say "and then withholds the lock for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
   say "The label in west is still there, because west has no operator that could remove it: west's Service still reaches $old."
   say 'A system that both write to can tell them apart by the term, which is higher in east.'
 }

@@ -54,7 +54,7 @@ main() {
   install_kinds
   next 'starting the operator'
   start_operator demo
-  next 'applying examples/service: three pods, a Service, an election among them'
+  next 'applying examples/service: three pods, and an election with a Service'
   elect
   next 'what there is now'
   show

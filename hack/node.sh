@@ -296,7 +296,7 @@ in_node() {
   nsenter --target "$init" --pid --mount "${@:2}"
 }
 
-# For calls that nobody answers.
+# For calls without an answer.
 tell_network() {
   local init command address
   read -r init <"/proc/${members[$1]}/task/${members[$1]}/children" || true

@@ -81,7 +81,7 @@ sbom() {
   sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version.cdx.json"
 }
 
-# The chart installs the image by its digest, so that nobody has to know where it is. It is packed again, because Helm keeps the
+# The chart installs the image by its digest, so that users need not know where it is. The chart is packed again, because Helm keeps the
 # files' times.
 chart() {
   local to=$1 helm image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml readme=$directory/source/lictor/README.md

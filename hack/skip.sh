@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reports that a check is skipped, and why. With CI=true that is a failure, because nobody would read it.
+# Reports that a check is skipped, and why. With CI=true that is a failure, because the message would go unread.
 #
 #   hack/skip.sh REASON
 set -euo pipefail

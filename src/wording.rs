@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp as Wall;
 use lictor_core::{Absence, Advantage, Holder, NotEligible, ProbeFailure, Reason, Rival, Timestamp};
 
-/// Kubernetes keeps whole seconds: with more, what is read back would differ from what was written.
+/// Kubernetes keeps whole seconds: with more, a value would differ when read back.
 pub fn in_seconds(time: Timestamp) -> Wall {
     Wall::from_second(time.0.div_euclid(1000)).unwrap_or_default()
 }
 
-/// Why a leader changed, as half a sentence. `previous`: who led before.
+/// Says why a leader changed, as half a sentence. `previous`: the leader before.
 pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> {
     Cow::Borrowed(match reason {
         Reason::Vacant => "there was no leader before",
@@ -28,20 +28,20 @@ pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> 
         Reason::SwitchedOver => "a Switchover asked for it",
         Reason::CandidatesElected => "it holds the lock of the candidates (spec.candidates)",
         Reason::CandidatesReleased => {
-            "the leader does not hold the lock of the candidates any more (spec.candidates), and no pod that may lead does"
+            "the leader no longer holds the lock of the candidates (spec.candidates), and no other eligible pod does"
         }
         Reason::SpecChanged => "the election was changed",
-        Reason::LockRestored => "the lock was lost and is made anew",
+        Reason::LockRestored => "the lock was lost and is restored",
         Reason::Resumed => "an earlier handover was left incomplete",
         Reason::LockLost => "the lock was lost",
         Reason::LockTaken => "another cluster or program holds the lock",
         Reason::StoreLost => "the lock could not be confirmed in time: the condition Ready of the class says why",
-        Reason::StoreRewound => "the store of the lock was put back to an earlier state",
-        Reason::Leaving => "the operator stops and leaves the lock to others",
+        Reason::StoreRewound => "the store of the lock was restored to an earlier state",
+        Reason::Leaving => "the operator is stopping and leaves the lock to others",
     })
 }
 
-/// Says the same of the word that `status.history` has; none: the word is of another version of lictor.
+/// Says the same for a word of `status.history`. `None`: the word comes from another version of lictor.
 pub fn described(word: &str) -> Option<&'static str> {
     const UNFIT: [NotEligible; 8] = [
         NotEligible::Finished,
@@ -72,12 +72,12 @@ pub fn described(word: &str) -> Option<&'static str> {
         Reason::StoreRewound,
         Reason::Leaving,
     ];
-    // The word does not say to which port, or which of several reasons it was.
+    // The word names neither the port nor which of several reasons it was.
     if word == Reason::ProbeFailed(ProbeFailure::ProcessGone(0)).word() {
         return Some("the leader's process is gone");
     }
     if word == Reason::LeaderUnfit(NotEligible::NotScheduled).word() {
-        return Some("the leader is not eligible any more");
+        return Some("the leader is no longer eligible");
     }
     let reasons = UNFIT.map(Reason::LeaderUnfit).into_iter().chain(OTHERS);
     let found = reasons.into_iter().find(|reason| reason.word() == word)?;
@@ -87,26 +87,28 @@ pub fn described(word: &str) -> Option<&'static str> {
     }
 }
 
-/// What is missing of a leader that a record or a status names: one word, and a sentence. T1.
+/// Says what is missing of a leader in a record or a status: one word, and a sentence. T1.
 pub fn missing(leader: &str, what: Absence) -> (&'static str, String) {
     match what {
-        Absence::Gone => ("LeaderGone", format!("{leader} was the leader, and its pod is gone")),
+        Absence::Gone => ("LeaderGone", format!("{leader} was the leader, but its pod is gone")),
         Absence::Finished => {
-            ("LeaderGone", format!("{leader} was the leader, and its pod has finished or was evicted"))
+            ("LeaderGone", format!("{leader} was the leader, but its pod has finished or was evicted"))
         }
         Absence::Taken => (
             "LabelMissing",
             format!(
-                "{leader} was the leader, and another election has labelled its pod since: its annotation lictor.dev/election names it"
+                "{leader} was the leader, but another election has labelled its pod since: its annotation \
+                 lictor.dev/election names it"
             ),
         ),
-        Absence::Unlabelled => {
-            ("LabelMissing", format!("{leader} is the leader by the lock, and does not carry the leader label"))
-        }
+        Absence::Unlabelled => (
+            "LabelMissing",
+            format!("{leader} is the leader according to the lock, but does not carry the leader label"),
+        ),
     }
 }
 
-/// W12: what had not ended of workloads, as half a sentence, by their names.
+/// W12: which workloads had not ended, as half a sentence, by their names.
 pub fn remain<'a>(remains: impl IntoIterator<Item = (&'a String, &'a u32)>) -> String {
     let what = |(workload, number): (&String, &u32)| {
         let jobs = workload.starts_with("CronJob/");
@@ -122,7 +124,7 @@ pub fn remain<'a>(remains: impl IntoIterator<Item = (&'a String, &'a u32)>) -> S
     format!("{} still ran", all.join(", "))
 }
 
-/// W12: why the cluster that leads has not handed over the lock, as a sentence.
+/// W12: why the leading cluster has not handed over the lock, as a sentence.
 pub fn not_handed_over(cluster: &str, remains: &BTreeMap<String, u32>) -> String {
     format!(
         "the cluster {cluster} did not hand over the lock, because {} when their time to end was over",
@@ -130,7 +132,7 @@ pub fn not_handed_over(cluster: &str, remains: &BTreeMap<String, u32>) -> String
     )
 }
 
-/// Who holds the lock that this cluster does not, as a sentence.
+/// Says who holds the lock that this cluster does not hold, as a sentence.
 pub fn led_elsewhere(rival: &Rival) -> String {
     let Rival { cluster, holder, .. } = rival;
     let remains = rival.switchover.as_ref().map(|mark| &mark.remains).filter(|remains| !remains.is_empty());
@@ -154,34 +156,34 @@ fn leads_elsewhere(rival: &Rival) -> String {
     }
 }
 
-/// Why a pod can't lead, as half a sentence.
+/// Says why a pod can't lead, as half a sentence.
 pub fn not_eligible(why: NotEligible) -> &'static str {
     match why {
         NotEligible::Finished => "the pod has finished or was evicted",
         NotEligible::Deleting => "the pod is being deleted",
         NotEligible::Disrupted => "the pod is about to be evicted",
         NotEligible::NeverLeader => "the pod has the annotation lictor.dev/never-leader",
-        NotEligible::NotSelected => "the pod does not match the selector any more",
+        NotEligible::NotSelected => "the pod no longer matches the selector",
         NotEligible::NodeLost => "the pod's node is not ready or unreachable",
         NotEligible::NotReady => "the pod is not ready",
         NotEligible::NotScheduled => "the pod has no node yet",
         NotEligible::NodeCordoned => "the pod's node is cordoned or about to be removed",
-        NotEligible::ReadyTooShortly(_) => "the pod is not ready for long enough yet",
+        NotEligible::ReadyTooShortly(_) => "the pod has not been ready for long enough",
         NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
     }
 }
 
-/// Why the pod of this name goes before another one, as half a sentence.
+/// Says why the pod of this name ranks before another one, as half a sentence.
 pub fn advantage(first: &str, advantage: Advantage) -> String {
     match advantage {
-        Advantage::Trusted => format!("{first} did not fail its probe, and can be labelled"),
+        Advantage::Trusted => format!("{first} did not fail its probe and can be labelled"),
         Advantage::NotHeldBack => format!("{first} was not replaced by a switchover a short time ago"),
         Advantage::Priority(own, other) => format!("{first} has the higher priority, {own} against {other}"),
         Advantage::Weight(own, other) => format!("{first} has more weight by spec.preferences, {own} against {other}"),
         Advantage::Labelled => format!("{first} carries the leader label already"),
         Advantage::NewerTemplate => format!("{first} was made from a newer template"),
         Advantage::ReadyLonger => format!("{first} has been ready for longer"),
-        Advantage::Name => format!("{first} comes first by name, and nothing else tells them apart"),
+        Advantage::Name => format!("{first} comes first by name, and nothing else distinguishes them"),
     }
 }
 

@@ -19,7 +19,7 @@ impl Source {
         self.path.split_once('/').map(|(layer, _)| layer).or_else(|| self.path.strip_suffix(".rs")).filter(is_layer)
     }
 
-    /// The layers that it names: `crate::api`, `crate::{api, core}`, and in a layer's own `mod.rs` also `super::api`.
+    /// The layers that it names: `crate::store`, `crate::{peers, store}`, and in a layer's own `mod.rs` also `super::store`.
     fn imports(&self) -> BTreeSet<String> {
         let roots = if self.path.ends_with("/mod.rs") { ["crate::", "super::"].as_slice() } else { &["crate::"] };
         let mut found = BTreeSet::new();
@@ -109,6 +109,7 @@ fn each_layer_imports_what_the_table_allows() {
             "{}: name the layer by crate::, not by super::super",
             source.path
         );
+        assert!(!source.text.contains("pub use lictor_"), "{} hides a crate: its users name it", source.path);
         let Some(layer) = source.layer() else { continue };
         let allowed = table.get(layer).unwrap_or_else(|| panic!("src/lib.rs says nothing about the layer {layer}"));
         wrong.extend(
@@ -126,9 +127,18 @@ fn each_layer_imports_what_the_table_allows() {
 /// (`pub use`) is imported from where it is defined.
 #[test]
 fn no_modules_import_each_other_in_a_circle() {
-    for (crate_root, least) in
-        [("src", 60), ("crates/core/src", 30), ("crates/consul/src", 10), ("crates/testing/src", 20)]
-    {
+    for (crate_root, least) in [
+        ("src", 60),
+        ("crates/core/src", 30),
+        ("crates/api/src", 10),
+        ("crates/kubernetes/src", 3),
+        ("crates/consul/src", 10),
+        ("crates/locks/src", 10),
+        ("crates/agent/src", 25),
+        ("crates/testing/src", 20),
+        ("crates/docs/src", 5),
+        ("benches/operator", 20),
+    ] {
         let modules = Modules::of(crate_root);
         assert!(modules.0.len() > least, "{crate_root}: {} modules", modules.0.len());
         let imports = modules.imports();
@@ -137,6 +147,46 @@ fn no_modules_import_each_other_in_a_circle() {
             assert!(circles.is_empty(), "{crate_root}: these are parts of circles: {circles:#?}");
         }
     }
+}
+
+/// All methods of a type stand in the file that defines it. A call between files is then one between types, whose imports point one way,
+/// and a type says by its fields what its methods may touch.
+#[test]
+fn methods_stand_where_their_type_is_defined() {
+    for (crate_root, folder) in [("crates/core/src", ""), ("src", "controller")] {
+        let modules = Modules::of(crate_root);
+        let sources = modules.0.values().filter(|source| source.path.starts_with(folder));
+        let elsewhere: Vec<_> =
+            sources.flat_map(|source| extended(&source.text).map(|name| (name, &source.path))).collect();
+        assert!(elsewhere.is_empty(), "types that have methods in another file than their own: {elsewhere:#?}");
+    }
+}
+
+#[test]
+fn methods_in_another_file_are_found() {
+    let own = "struct Own<T>(T);\nimpl<T: Fn(u8) -> bool> Own<T> {}\nimpl Default for Other {}\n";
+    assert_eq!(extended(own).count(), 0);
+    for text in ["impl Other {}\n", "impl<'a, T: Iterator<Item = u8>> super::Other<'a, T>\nwhere\n"] {
+        assert_eq!(extended(&format!("{own}{text}")).collect::<Vec<_>>(), ["Other"]);
+    }
+}
+
+/// The types that a text does not define, but gives methods.
+fn extended(text: &str) -> impl Iterator<Item = &str> {
+    let blocks = text.lines().filter_map(|line| line.strip_prefix("impl")).filter(|rest| !rest.contains(" for "));
+    let names = blocks.filter_map(|rest| {
+        let mut depth = 0;
+        // The type comes after its parameters, and the path to it does not count.
+        let path = rest.replace("->", "  ").find(|c| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
+            depth == 0 && c == ' '
+        })?;
+        rest[path + 1..].split(['<', ' ']).next()?.rsplit("::").next()
+    });
+    let kinds = ["struct ", "enum ", "union "];
+    let defines =
+        move |name: &str| kinds.iter().any(|kind| text.split(kind).skip(1).any(|rest| identifier(rest) == name));
+    names.filter(move |name| !defines(name))
 }
 
 /// The operator runs on Linux only, and `kubectl lictor` everywhere. What is built on other systems, too, imports no module that is
@@ -154,14 +204,12 @@ fn what_people_run_is_built_on_every_system() {
     assert_eq!(
         left_out,
         [
-            "agent",
             "cli::agent",
             "cli::consul",
             "cli::observe",
             "cli::operator::linux",
             "cli::tell",
             "controller",
-            "observe",
             "peers",
             "store::consul",
             "telemetry"
@@ -190,6 +238,26 @@ fn what_people_run_is_built_on_every_system() {
         let used: Vec<_> = crates.iter().filter(|name| source.text.contains(name.as_str())).collect();
         assert!(used.is_empty(), "{} is built on every system, and uses {used:?}", module.join("::"));
     }
+    for root in ["crates/core/src", "crates/process/src", "crates/api/src", "crates/kubernetes/src"] {
+        for (module, source) in &Modules::of(root).0 {
+            let text = built_everywhere(&source.text);
+            let used: Vec<_> = crates.iter().filter(|name| text.contains(name.as_str())).collect();
+            assert!(used.is_empty(), "{root}: {} is built on every system, and uses {used:?}", module.join("::"));
+        }
+    }
+}
+
+/// Nothing that elects a leader among pods depends on `lictor agent` or `lictor observe`. Both are crates, so they can't depend on it.
+#[test]
+fn only_the_command_line_runs_the_agent_and_the_observer() {
+    let all = sources();
+    let (cli, others): (Vec<_>, Vec<_>) = all
+        .iter()
+        .filter(|source| source.text.contains("lictor_agent"))
+        .partition(|source| source.layer() == Some("cli"));
+    assert!(!cli.is_empty());
+    let others: Vec<_> = others.iter().map(|source| &source.path).collect();
+    assert!(others.is_empty(), "these import the agent: {others:?}");
 }
 
 #[test]
@@ -223,7 +291,7 @@ fn the_core_is_pure() {
 /// answers of Kubernetes and Consul are read, their words count, because nothing else tells them apart there.
 #[test]
 fn no_decision_depends_on_the_wording_of_a_failure() {
-    let mut sources = sources();
+    let mut sources = product();
     assert!(sources.iter().any(|source| source.text.contains("Failure::")));
     sources.extend(sources_in("crates/core/src"));
     for source in sources.into_iter().map(Source::without_tests).filter(|source| !source.path.contains("tests")) {
@@ -284,7 +352,7 @@ const LISTS_PODS: &str = "kubernetes/pods/protobuf.rs";
 fn pods_are_written_in_one_file() {
     let writes = [".patch", ".replace(", ".create(", ".delete", ".evict(", ".entry("];
     let mut with_pods = Vec::new();
-    for source in sources() {
+    for source in product() {
         for any in ["DynamicObject", "kube::api::Request", "kube::core::Request"] {
             let workloads = any == "DynamicObject" && source.path == "kubernetes/workloads.rs";
             let lists = any == "kube::core::Request" && source.path == LISTS_PODS;
@@ -314,7 +382,7 @@ fn pods_are_written_in_one_file() {
 #[test]
 fn slices_are_written_in_one_file() {
     let names = |source: &&Source| source.text.contains("discovery::v1") || source.text.contains("v1::EndpointSlice");
-    let all = sources();
+    let all = product();
     let paths: Vec<_> = all.iter().filter(names).map(|source| source.path.as_str()).collect();
     assert_eq!(paths, ["kubernetes/slices.rs"]);
     let slices = all.iter().find(|source| source.path == "kubernetes/slices.rs").unwrap();
@@ -714,6 +782,12 @@ fn sources() -> Vec<Source> {
     sources_in("src")
 }
 
+/// All that a program of lictor is made of, but for the core and the client of Consul, which reach no cluster.
+fn product() -> Vec<Source> {
+    let crates = ["agent", "api", "kubernetes", "locks", "process"].map(|name| format!("crates/{name}/src"));
+    sources().into_iter().chain(crates.iter().flat_map(|top| sources_in(top))).collect()
+}
+
 fn sources_in(top: &str) -> Vec<Source> {
     let below = |path: &str| path.strip_prefix(&format!("{top}/")).unwrap().to_owned();
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
@@ -748,7 +822,12 @@ fn is_rust(path: &str) -> bool {
 fn documents() -> Vec<PathBuf> {
     let inside = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let pages = inside.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    pages.chain(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name))).collect()
+    pages
+        .chain(
+            ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+                .map(|name| root().join(name)),
+        )
+        .collect()
 }
 
 /// The ids of rules in comments, such as H1.

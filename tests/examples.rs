@@ -306,7 +306,7 @@ fn the_database_refuses_a_lower_term() {
 #[test]
 fn the_manifests_run_the_reader_in_shell() {
     let manifest = |file: &str| -> serde_json::Value {
-        serde_yaml::from_str(&fs::read_to_string(example(file)).unwrap()).expect("it is YAML")
+        serde_saphyr::from_str(&fs::read_to_string(example(file)).unwrap()).expect("it is YAML")
     };
     let reader = fs::read_to_string(example("shell/leader.sh")).unwrap();
     assert!(manifest("configmap.yaml")["data"]["leader.sh"] == *reader, "configmap.yaml has another leader.sh");

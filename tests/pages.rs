@@ -1,16 +1,17 @@
 //! The pages for users say what the program says: docs/troubleshooting.md has each reason that a condition, an Event or
-//! `status.history` can have, and no other. README.md lists each page and shows the first example, each picture is in a page
-//! and in the colours of the dashboard, and what SECURITY.md and CONTRIBUTING.md link to is there.
+//! `status.history` can have, and no other. README.md lists each page and shows the first example, and each picture is in a page
+//! and in the colours of the dashboard.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Words in `src/controller` and `src/api/resolve` that are written like reasons and are none: the actions of Events, and values of
-/// Kubernetes.
-const NO_REASONS: [&str; 18] = [
+/// Words in `src/controller` and `crates/api/src/resolve` that are written like reasons and are none: the actions of Events, kinds of
+/// stores, and values of Kubernetes.
+const NO_REASONS: [&str; 20] = [
     "Accept",
+    "Consul",
     "Demote",
     "Disable",
     "Elect",
@@ -18,6 +19,7 @@ const NO_REASONS: [&str; 18] = [
     "False",
     "Free",
     "Held",
+    "Leases",
     "Pod",
     "Promote",
     "Relabel",
@@ -32,13 +34,14 @@ const NO_REASONS: [&str; 18] = [
 
 #[test]
 fn each_reason_of_conditions_and_events_is_on_the_page() {
-    let mut code: BTreeSet<_> = sources("src/controller").iter().chain(&sources("src/api")).flat_map(reasons).collect();
+    let mut code: BTreeSet<_> =
+        sources("src/controller").iter().chain(&sources("crates/api/src")).flat_map(reasons).collect();
     for word in NO_REASONS {
         assert!(code.remove(word), "{word} is in the code no more");
     }
     assert!(code.len() > 50, "{code:?}");
     // The API server writes it, from the CRD.
-    code.insert(lictor::api::PENDING.to_owned());
+    code.insert(lictor_api::PENDING.to_owned());
     let sections = [
         "Ready",
         "Accepted",
@@ -57,14 +60,14 @@ fn each_reason_of_conditions_and_events_is_on_the_page() {
 /// The messages of conditions, and the CRD, end with these.
 #[test]
 fn the_sections_that_messages_lead_to_are_on_the_page() {
-    use lictor::api::{ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW};
+    use lictor_api::{ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW};
     let page = read("docs/troubleshooting.md");
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches(['#', ' ']));
     let anchors: BTreeSet<_> = headings.map(|heading| heading.to_lowercase().replace(' ', "-")).collect();
     for section in [ACCEPTED, ELECTED, STORE_REACHABLE, WORKLOADS_FOLLOW, "ready-of-a-class"].map(str::to_lowercase) {
         assert!(anchors.contains(&section), "{section}");
     }
-    let crds = lictor::api::crds_as_yaml().unwrap();
+    let crds = lictor_api::crds_as_yaml().unwrap();
     let links: Vec<_> =
         crds.split("docs/troubleshooting.md#").skip(1).map(|rest| rest.split_whitespace().next().unwrap()).collect();
     assert_eq!(links, ["an-election-says-nothing"; 2]);
@@ -151,18 +154,6 @@ fn pictures_are_whole_and_in_the_colours_of_the_dashboard() {
     }
 }
 
-#[test]
-fn links_beside_the_readme_lead_somewhere() {
-    for page in ["CONTRIBUTING.md", "SECURITY.md"] {
-        let text = read(page);
-        let links: Vec<_> = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect();
-        assert!(!links.is_empty(), "{page}");
-        for link in links.into_iter().filter(|link| !link.starts_with("http")) {
-            assert!(root().join(link.split('#').next().unwrap()).exists(), "{page}: {link}");
-        }
-    }
-}
-
 fn same(page: &BTreeSet<String>, code: &BTreeSet<String>) {
     let missing: Vec<_> = code.difference(page).collect();
     assert!(missing.is_empty(), "docs/troubleshooting.md lacks these reasons: {missing:?}");
@@ -184,7 +175,7 @@ fn on_the_page(section: &str) -> Vec<String> {
 
 /// What may be a reason in a source file: of the API the refusals, which are not the only words that it writes so.
 fn reasons((path, text): &(String, String)) -> Vec<String> {
-    if path.starts_with("src/api/") && !text.contains("Refusal {") { Vec::new() } else { words(text) }
+    if path.starts_with("crates/api/src/") && !text.contains("Refusal {") { Vec::new() } else { words(text) }
 }
 
 /// The string literals of a source that are one word in camel case, comments and unit tests left out.

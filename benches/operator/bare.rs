@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use serde_json::json;
 
 use crate::world::World;

@@ -6,8 +6,8 @@ use anyhow::Context;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use lictor::api::LeaderElectionStatus;
+use kube::api::DeleteParams;
+use lictor_api::LeaderElectionStatus;
 use serde_json::{Value, json};
 
 use crate::consul::Consul;
@@ -16,7 +16,7 @@ use crate::floor::{Floor, Took};
 use crate::machine;
 use crate::observer::{Id, Observer, Sight};
 use crate::record::Record;
-use crate::world::World;
+use crate::world::{World, set_ready};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,16 +192,6 @@ async fn bring_about(pods: &Api<Pod>, leader: &str, cause: Cause) -> anyhow::Res
         }
         Cause::Unready => set_ready(pods, leader, false).await,
     }
-}
-
-pub async fn set_ready(pods: &Api<Pod>, pod: &str, ready: bool) -> anyhow::Result<()> {
-    let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())?;
-    let status = if ready { "True" } else { "False" };
-    let patch = json!({"status": {"conditions": [
-        {"type": "Ready", "status": status, "lastTransitionTime": now.to_string()},
-    ]}});
-    pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(patch)).await?;
-    Ok(())
 }
 
 /// Watches a failover from its cause to the next leader's label.

@@ -13,12 +13,12 @@ use lictor_testing::kubernetes::{hanging_webhook, silent_server};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::failover::{Cause, Group, set_ready};
+use crate::failover::{Cause, Group};
 use crate::figures::{Report, Sample};
 use crate::floor::Floor;
 use crate::machine;
 use crate::observer::{Observer, PodSight};
-use crate::world::World;
+use crate::world::{World, set_ready};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The number of times that each kind of trouble begins and ends.

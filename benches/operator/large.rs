@@ -11,11 +11,10 @@ use kube::{Api, Client, ResourceExt};
 use lictor_testing::kubernetes::Operator;
 use serde_json::{Value, json};
 
-use crate::failover::set_ready;
 use crate::figures::{Report, Sample};
 use crate::machine;
 use crate::observer::{Observer, PodSight, Sight};
-use crate::world::World;
+use crate::world::{World, set_ready};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const APP: &str = "web";
@@ -157,7 +156,7 @@ async fn elect(world: &World, observer: &mut Observer, group: Group) -> anyhow::
         "metadata": {"name": APP, "namespace": group.namespace}, "spec": {"selector": {"matchLabels": {"app": APP}}},
     });
     if group.routed {
-        election["spec"]["routing"] = json!({"endpointSlice": {"serviceName": SERVICE}});
+        election["spec"]["service"] = json!({"name": SERVICE});
     }
     let start = Instant::now();
     let (applied, seen) = tokio::join!(async { world.apply(&election) }, watch(observer, group, "", Some(start)));

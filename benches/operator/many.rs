@@ -10,12 +10,13 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::failover::set_ready;
 use crate::figures::{Report, Sample};
 use crate::observer::{Observer, Sight};
-use crate::scale::{PODS, namespace};
-use crate::world::World;
+use crate::world::{World, set_ready};
 
+/// The number of pods of each election.
+pub const PODS: usize = 3;
+pub const NAMESPACES: u32 = 4;
 const GROUPS: u32 = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The quiet time between two failovers.
@@ -131,4 +132,9 @@ async fn fail(world: &World, observer: &mut Observer, number: u32) -> anyhow::Re
     set_ready(&api, &leader.1, true).await?;
     observer.quiet(SETTLED).await?;
     Ok(took)
+}
+
+/// Returns the namespace of an election.
+pub fn namespace(number: u32) -> String {
+    format!("scale-{}", number % NAMESPACES)
 }

@@ -17,7 +17,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use lictor::api::{LeaderElection, LeaderElectionStatus};
+use lictor_api::{LeaderElection, LeaderElectionStatus};
 use lictor_testing::consul::Api as Consul;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

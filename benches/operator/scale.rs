@@ -9,20 +9,18 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::figures::Report;
+use crate::many::{self, NAMESPACES, PODS, namespace};
 use crate::observer::{Observer, Sight};
 use crate::world::World;
-use crate::{bare, machine, many};
+use crate::{bare, machine};
 
 const PATIENCE: Duration = Duration::from_secs(900);
-const NAMESPACES: u32 = 4;
 /// The quiet time after which only the renewals of the operator's own Lease, every 5 s, can be under way.
 const SETTLED: Duration = Duration::from_secs(3);
 /// The number of elections that the target for memory is for.
 const LARGEST_WITH_MEMORY_TARGET: u32 = 1000;
 /// The number of groups at most that the bare client writes for.
 const BARE: u32 = 2000;
-/// The number of pods of each election.
-pub const PODS: usize = 3;
 
 /// Measures with this many elections.
 pub async fn measure(elections: u32, idle_seconds: u32, report: &mut Report) -> anyhow::Result<Value> {
@@ -169,11 +167,6 @@ pub async fn populate(world: &World, elections: Range<u32>, class: Option<&str>)
         .try_collect::<()>()
         .await
         .context("the elections and their pods are made")
-}
-
-/// Returns the namespace of an election.
-pub fn namespace(number: u32) -> String {
-    format!("scale-{}", number % NAMESPACES)
 }
 
 /// Returns the seconds until all pods are labelled, and until all statuses are written.

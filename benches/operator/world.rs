@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::http::Request;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use lictor_testing::kubernetes::{Cluster, Operator};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub const SYSTEM: &str = "lictor-system";
 /// Returns the name of the operator's own Lease.
 pub fn own_lease() -> String {
-    lictor::api::DEFAULT_CONTROLLER.replace('/', "-")
+    lictor_api::DEFAULT_CONTROLLER.replace('/', "-")
 }
 
 /// The priority level of all requests that are counted.
@@ -378,4 +378,14 @@ fn user() -> Value {
         }));
     }
     json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+pub async fn set_ready(pods: &Api<Pod>, pod: &str, ready: bool) -> anyhow::Result<()> {
+    let now = k8s_openapi::jiff::Timestamp::from_second(k8s_openapi::jiff::Timestamp::now().as_second())?;
+    let status = if ready { "True" } else { "False" };
+    let patch = json!({"status": {"conditions": [
+        {"type": "Ready", "status": status, "lastTransitionTime": now.to_string()},
+    ]}});
+    pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    Ok(())
 }

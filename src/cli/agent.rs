@@ -9,21 +9,22 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, Command};
 use futures::StreamExt;
+use lictor_agent::observe::{About, Hooks, HooksAt, Leader, Settings, Telling, hear_agent, run_hooks, with_agent};
+use lictor_agent::{CommandLine, Handle, Held, Name, Part, Place, Requests, is_loopback, requests};
+use lictor_api::DEFAULT_CONTROLLER;
 use lictor_core::{AgentTiming, ClaimParameters};
+use lictor_locks::consul::{ConsulLock, ConsulLockSettings, Home};
+use lictor_locks::lease::{LeaseLock, LeaseLockSettings};
 use tokio::task::JoinHandle;
 
 use super::consul::ConsulAccess;
 use super::support::unique;
 use super::tell::{Listen, Tell, duration};
-use crate::agent::{
-    CommandLine, ConsulLock, ConsulLockSettings, Handle, Held, LeaseLock, Name, Part, Place, Requests, is_loopback,
-    requests,
-};
-use crate::api::DEFAULT_CONTROLLER;
 use crate::kubernetes::connect;
-use crate::observe::{About, Hooks, HooksAt, Leader, Settings, Telling, hear_agent, run_hooks, with_agent};
-use crate::store::Home;
 use crate::telemetry::{LogFormat, init_logs, say};
+
+/// The end of each message about a missing right to a Lease.
+const GRANT: &str = "; grant it to this agent's service account: docs/agent.md has the Role";
 
 /// The TTLs that Consul accepts.
 const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
@@ -31,19 +32,21 @@ const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::fro
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 /// The longest lock delay that Consul accepts.
 const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
-/// More often than this, renewals are a load for Consul, each of which all its servers write down.
+/// Shorter intervals would load Consul, because all its servers write each renewal to disk.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(500);
-/// The shortest time to stay away: by client-go's defaults, who waits for a Lease looks at it every two or three seconds.
+/// The shortest time to stay away. With client-go's defaults, a contender for a Lease looks at it every two or three
+/// seconds.
 const SHORTEST_AWAY: Duration = Duration::from_secs(1);
 /// The longest key and identity.
 const LONGEST_NAME: usize = 200;
 
 /// Takes part in an election, and runs a command only while it holds the lock.
 ///
-/// The lock is a key in Consul (--key) or a Lease (--lease). While another one holds it, lictor waits. When it holds the lock, it starts the
-/// command, with the fencing token in LICTOR_TERM and the lock's name in LICTOR_KEY. If the lock can't be renewed, the command gets SIGTERM,
-/// and it and all that it has started gets SIGKILL, before anybody else can have the lock. Then lictor waits for the lock again. When the
-/// command ends by itself, lictor releases the lock and exits with its exit code. On SIGTERM, it first ends the command. Only on Linux.
+/// The lock is a key in Consul (--key) or a Lease (--lease). lictor waits while another process holds it. Once it holds
+/// the lock, it starts the command, with the fencing token in LICTOR_TERM and the lock's name in LICTOR_KEY. If lictor
+/// can't renew the lock, it sends the command SIGTERM, and then kills it and everything that it has started before any
+/// other process can get the lock. After that, lictor waits for the lock again. When the command ends by itself, lictor
+/// releases the lock and exits with the command's exit code. On SIGTERM, lictor ends the command first. Linux only.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("lock").required(true).args(["key", "lease"]))]
 #[command(
@@ -58,8 +61,8 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_LEASE", value_name = "NAMESPACE/NAME", value_parser = lease, conflicts_with = "consul")]
     lease: Option<String>,
 
-    /// This agent's name in the lock, for people and for itself after a restart. Two agents in one place (a pod, or a machine) need different
-    /// ones for the same lock. Default: the host's name.
+    /// The name by which this agent holds the lock, and by which it recognises the lock after a restart. Two agents in
+    /// one place (a pod, or a machine) need different names for the same lock. Default: the host's name.
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME", value_parser = identity)]
     identity: Option<String>,
 
@@ -67,49 +70,57 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_TTL", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     ttl: Duration,
 
-    /// How long Consul gives the lock to nobody after it was lost: 0s to 60s. A lock that was released is free at once.
+    /// How long Consul withholds the lock after it was lost: 0s to 60s. A lock that was released is free at once.
     #[arg(long, env = "LICTOR_LOCK_DELAY", value_name = "DURATION", default_value = "1s", value_parser = duration)]
     lock_delay: Duration,
 
-    /// How often the session in Consul is renewed, if that is more often than three times in each --ttl: at least 500ms. Then Consul may be
-    /// away for longer before the command is ended.
+    /// How often lictor renews the session in Consul, at least 500ms, if that is more often than three times in each
+    /// --ttl. Consul may then be unreachable for longer before lictor ends the command.
     #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with = "lease")]
     renew_every: Option<Duration>,
 
-    /// How long the command has from SIGTERM to SIGKILL if the lock can't be renewed: at most three tenths of --ttl. Default: a tenth.
+    /// How long the command has from SIGTERM to SIGKILL if lictor can't renew the lock: at most three tenths of --ttl.
+    /// Default: a tenth.
     #[arg(long, env = "LICTOR_GRACE", value_name = "DURATION", value_parser = duration)]
     grace: Option<Duration>,
 
-    /// How long the command has from SIGTERM to SIGKILL if lictor itself was asked to end. The lock is renewed meanwhile.
+    /// How long the command has from SIGTERM to SIGKILL if lictor itself is asked to end. lictor renews the lock
+    /// meanwhile.
     #[arg(long, env = "LICTOR_STOP_TIMEOUT", value_name = "DURATION", default_value = "20s", value_parser = duration)]
     stop_timeout: Duration,
 
-    /// How long the command runs at least for lictor to exit at once when it has ended by itself. One that ends sooner releases the lock at once,
-    /// and lictor exits when this time is over, so that whatever starts it again does not do so without end.
+    /// The shortest run after which lictor exits at once when the command has ended by itself. After a shorter run,
+    /// lictor also releases the lock at once, but exits only when this time is over, so that it is not restarted in a
+    /// tight loop.
     #[arg(long, env = "LICTOR_SHORTEST_RUN", value_name = "DURATION", default_value = "1s", value_parser = duration)]
     shortest_run: Duration,
 
-    /// Where to answer HTTP, for processes of this machine or pod alone: localhost:PORT, which is 127.0.0.1 and ::1, or another address of the
-    /// loopback interface. It has the paths of `lictor observe`, GET /state, and POST /yield, which leaves the lock to another one. Default: nowhere.
+    /// Where to answer HTTP requests from this machine or pod: localhost:PORT, which is 127.0.0.1 and ::1, or another
+    /// address of the loopback interface. It serves the paths of `lictor observe`, GET /state, and POST /yield, which
+    /// leaves the lock to another process. Default: nowhere.
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", value_parser = loopback)]
     listen: Option<Listen>,
 
     #[command(flatten)]
     tell: Tell,
 
-    /// How long lictor leaves the lock to others after POST /yield: at least 1s. If no other one takes it, nobody leads for that time.
+    /// How long lictor leaves the lock to others after POST /yield: at least 1s. If no other process takes it, there is
+    /// no leader for that time.
     #[arg(long, env = "LICTOR_STAY_AWAY", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     stay_away: Duration,
 
-    /// Where followers reach the leader, for the value of the key in Consul: an address, or whatever they understand.
+    /// The address at which followers reach the leader, or whatever else they understand. lictor writes it into the
+    /// value of the key in Consul.
     #[arg(long, env = "LICTOR_ADVERTISE", value_name = "TEXT")]
     advertise: Option<String>,
 
-    /// Let the session in Consul depend on the node of Consul's agent and on its health, too. Only with an agent on the same machine.
+    /// Bind the session in Consul to the node of Consul's agent and its health checks, too. Use this only with an agent
+    /// on the same machine.
     #[arg(long, env = "LICTOR_NODE_CHECKS")]
     node_checks: bool,
 
-    /// The node in Consul's catalog that the session belongs to, without --node-checks. It is registered if it is missing.
+    /// The node in Consul's catalog that the session belongs to, without --node-checks. lictor registers the node if it
+    /// is missing.
     #[arg(long, env = "LICTOR_CONSUL_NODE", value_name = "NAME", default_value = "lictor-agents", value_parser = identity)]
     consul_node: String,
 
@@ -129,7 +140,7 @@ pub(super) struct Agent {
     command: Vec<OsString>,
 }
 
-/// What becomes the command.
+/// The arguments of `agent-gate`, the process that becomes the command.
 #[derive(Debug, Args)]
 pub(super) struct Gate {
     until: u64,
@@ -138,10 +149,12 @@ pub(super) struct Gate {
     command: Vec<OsString>,
 }
 
-/// What an agent does not take over from the agent whose command it is: it can't have the same lock.
+/// The variables that an agent does not inherit from the agent whose command it is, because both can't hold the same
+/// lock.
 const OF_EACH_AGENT: [&str; 2] = ["key", "lease"];
 
-/// Returns the command line as it is for the command of another agent: that one's lock is in its environment, for it to read.
+/// Returns the command line for the command of another agent. The command can read that agent's lock from its
+/// environment.
 pub(super) fn nested(agent: Command) -> Command {
     let agent = super::tell::nested(agent);
     OF_EACH_AGENT.into_iter().fold(agent, |agent, name| agent.mut_arg(name, |argument| argument.env(None::<&str>)))
@@ -149,7 +162,7 @@ pub(super) fn nested(agent: Command) -> Command {
 
 impl Gate {
     pub(super) fn run(self) -> ExitCode {
-        let (code, problem) = crate::agent::pass(self.until, self.agent, &self.command);
+        let (code, problem) = lictor_agent::pass(self.until, self.agent, &self.command);
         if let Some(problem) = problem {
             say(&problem);
         }
@@ -162,24 +175,25 @@ impl Agent {
         self.check()?;
         let name = self.name();
         init_logs(self.log_format)?;
-        // One thread: a command is killed when the thread that has started it ends, and each process stays small.
+        // One thread, because a command is killed when the thread that started it ends, and because it keeps each
+        // process small.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let hooks = self.tell.hooks()?;
         let code = match Part::of_this_process() {
             part @ (Part::Watchdog | Part::Guard) => {
-                runtime.block_on(crate::agent::watch(part, &name, hooks.is_some(), self.stop_timeout))?
+                runtime.block_on(lictor_agent::watch(part, &name, hooks.is_some(), self.stop_timeout))?
             }
             Part::Agent => runtime.block_on(self.take_part(&name, hooks))?,
             Part::Hooks(agent) => runtime.block_on(async {
                 let hooks = hooks.context("there are no hooks")?;
-                let agent = crate::agent::accept(&name, agent).await?;
+                let agent = lictor_agent::accept(&name, agent).await?;
                 run_hooks(hooks, name.key.clone(), agent).await.map(|()| 0)
             })?,
         };
         Ok(code.into())
     }
 
-    /// Refuses what can't be right before anything runs.
+    /// Refuses invalid values before anything runs.
     fn check(&self) -> anyhow::Result<()> {
         let (shortest, longest) = match &self.lease {
             Some(_) => (SHORTEST_LEASE, ClaimParameters::LONGEST),
@@ -195,18 +209,18 @@ impl Agent {
             );
         }
         if self.lease.is_some() && self.ttl.subsec_nanos() != 0 {
-            bail!("--ttl {} can't be used: a Lease has whole seconds", said(self.ttl));
+            bail!("--ttl {} can't be used: a Lease needs whole seconds", said(self.ttl));
         }
         if self.lock_delay > LONGEST_LOCK_DELAY {
-            bail!("--lock-delay {} can't be used: Consul has {LONGEST_LOCK_DELAY:?} at most", said(self.lock_delay));
+            bail!("--lock-delay {} can't be used: Consul allows at most {LONGEST_LOCK_DELAY:?}", said(self.lock_delay));
         }
         if let Some(every) = self.renew_every.filter(|every| *every < SHORTEST_RENEWAL) {
-            bail!("--renew-every {} can't be used: it must be {SHORTEST_RENEWAL:?} at least", said(every));
+            bail!("--renew-every {} can't be used: it must be at least {SHORTEST_RENEWAL:?}", said(every));
         }
         if let Some(every) = self.renew_every.filter(|every| *every > self.ttl / 3) {
             bail!(
-                "--renew-every {} can't be used with --ttl {}: lictor renews the session every {} at the latest. Choose a shorter time, or \
-                 leave it out",
+                "--renew-every {} can't be used with --ttl {}: lictor renews the session every {} anyway: choose a \
+                 shorter time, or leave --renew-every out",
                 said(every),
                 said(self.ttl),
                 said(self.ttl / 3)
@@ -214,15 +228,15 @@ impl Agent {
         }
         if self.stay_away < SHORTEST_AWAY {
             bail!(
-                "--stay-away {} can't be used: it must be {SHORTEST_AWAY:?} at least, so that others can take the lock",
+                "--stay-away {} can't be used: it must be at least {SHORTEST_AWAY:?} so that others can take the lock",
                 said(self.stay_away)
             );
         }
         let timing = self.timing();
         if timing.grace > timing.longest_grace() {
             bail!(
-                "--grace {} can't be used with --ttl {}: it must be {} at most, so that a renewal may fail and still come in time. \
-                 Choose a longer --ttl",
+                "--grace {} can't be used with --ttl {}: it must be at most {}, so that there is time to repeat a \
+                 failed renewal. Choose a longer --ttl",
                 said(timing.grace),
                 said(timing.ttl),
                 said(timing.longest_grace())
@@ -248,12 +262,12 @@ impl Agent {
     }
 
     async fn take_part(self, name: &Name, hooks: Option<Hooks>) -> anyhow::Result<u8> {
-        // Before anything is done in this name: an earlier process by it may still be about to end.
+        // First, because an earlier process of this name may still be ending.
         let held = name.take("agent").await?;
         let (requests, handle) = requests();
         let told = self.tell(name, handle, hooks).await?;
         let code = self.lead(name, held, requests).await;
-        // Who asks, listens or reads the file hears of the end, and hooks run.
+        // Clients, readers of the file and hooks learn of the end.
         if let Some(told) = told {
             told.await?;
         }
@@ -268,20 +282,27 @@ impl Agent {
             let (namespace, lease) = lease.split_once('/').context("--lease is NAMESPACE/NAME")?;
             let timeout = ClaimParameters::patient(self.ttl).margin();
             let client = connect(self.kubeconfig.as_deref(), timeout).await?;
-            // A5: the place is a part of it, so no agent in another place ever takes it for its own.
+            // A5: the lock's holder includes the place, so no agent in another place ever takes the lock for its own.
             let identity = format!("{}_{place}", name.identity);
-            let lock = || LeaseLock::start(client.clone(), namespace, lease, identity.clone(), timing.ttl);
-            return crate::agent::run(held, timing, command, lock, requests).await;
+            let settings = LeaseLockSettings {
+                namespace: namespace.to_owned(),
+                name: lease.to_owned(),
+                identity,
+                duration: timing.ttl,
+                grant: GRANT,
+            };
+            let lock = || LeaseLock::start(client.clone(), settings.clone());
+            return lictor_agent::run(held, timing, command, lock, requests).await;
         }
-        // As the operator has it: an answer that is still of use, and time for another attempt.
+        // As in the operator: an answer within this time is still useful, and leaves time for another attempt.
         let timeout = Duration::from_secs(5).min(self.ttl / 5);
         let (client, settings) = (self.consul.client(timeout)?, self.consul_lock(name, &place));
         let instance = unique(Some(name.identity.clone()));
         let lock = || ConsulLock::start(client.clone(), settings.clone(), instance.clone());
-        crate::agent::run(held, timing, command, lock, requests).await
+        lictor_agent::run(held, timing, command, lock, requests).await
     }
 
-    /// Tells who leads from now on, if anybody is to be told. The task ends after the agent.
+    /// Reports the leader from now on, if anything asks for it. The task ends after the agent.
     async fn tell(&self, name: &Name, handle: Handle, hooks: Option<Hooks>) -> anyhow::Result<Option<JoinHandle<()>>> {
         if self.listen.is_none() && self.tell.state_file.is_none() && hooks.is_none() {
             return Ok(None);
@@ -291,10 +312,10 @@ impl Agent {
             None => vec![],
         };
         for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-            tracing::info!(%address, "listens");
+            tracing::info!(%address, "listening");
         }
         let hooks = match hooks {
-            Some(hooks) => Some(HooksAt::Beside(crate::agent::connect(name).await?, hooks.timeout)),
+            Some(hooks) => Some(HooksAt::Beside(lictor_agent::connect(name).await?, hooks.timeout)),
             None => None,
         };
         let telling = Telling::begin(Settings {
@@ -302,10 +323,10 @@ impl Agent {
                 election: name.key.clone(),
                 source: "agent",
                 observer: "this agent",
-                // News of a Lease are not asked for.
+                // No watch reports changes of a Lease.
                 tells_age: self.lease.is_none(),
             },
-            // The holder of a Lease that is not renewed is not waited for any longer than that.
+            // The holder of a Lease that is not renewed counts for no longer than this.
             stale_after: self.lease.is_none().then(|| ConsulLockSettings::stale_after(self.ttl)),
             state_file: self.tell.state_file.clone(),
             hooks,
@@ -318,11 +339,11 @@ impl Agent {
             ..Leader::default()
         };
         let (source, name) = (hear_agent(&handle, own), name.clone());
-        Ok(Some(crate::process::spawn(async move {
+        Ok(Some(lictor_process::spawn(async move {
             let asked = futures::stream::pending().boxed();
             let told = telling.run(listeners, |router| with_agent(router, name, handle), source, asked).await;
             if let Err(error) = told {
-                tracing::error!(error = format!("{error:#}"), "nobody is told any more who leads");
+                tracing::error!(error = format!("{error:#}"), "the leader is no longer reported");
             }
         })))
     }
@@ -359,7 +380,7 @@ pub(super) fn host() -> String {
 pub(super) fn key(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     if text.len() > LONGEST_NAME || !text.chars().all(is_allowed) {
-        return Err(format!("write a key of letters, digits, and / _ - . with {LONGEST_NAME} characters at most"));
+        return Err(format!("write a key of letters, digits, and / _ - . with at most {LONGEST_NAME} characters"));
     }
     if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err("no part between slashes may be empty, '.' or '..'".into());
@@ -383,7 +404,7 @@ fn lease(text: &str) -> Result<String, String> {
 
 fn identity(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(format!("write a name without spaces, with {LONGEST_NAME} characters at most"));
+        return Err(format!("write a name without spaces, with at most {LONGEST_NAME} characters"));
     }
     Ok(text.to_owned())
 }
@@ -393,11 +414,11 @@ fn loopback(text: &str) -> Result<Listen, String> {
     if listen.address().is_none_or(is_loopback) {
         Ok(listen)
     } else {
-        Err("write an address of the loopback interface, for example 127.0.0.1:8090: whoever reaches it can end the command".into())
+        Err("write an address of the loopback interface, for example 127.0.0.1:8090, because any client can end the command".into())
     }
 }
 
-/// Returns a duration as [`duration`] reads it.
+/// Formats a duration as [`duration`] reads it.
 fn said(time: Duration) -> String {
     match (time.as_millis(), time.as_secs()) {
         (milliseconds, _) if milliseconds % 1000 != 0 => format!("{milliseconds}ms"),

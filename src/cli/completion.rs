@@ -10,13 +10,13 @@ use clap_complete::{CompletionCandidate, Shell, generate};
 use super::support::{Ended, print};
 use super::user::complete_for;
 
-/// Tells kubectl to offer no names of files, in the words of its own completion.
+/// Tells kubectl to complete no file names, in the format of its own completion.
 const NO_FILES: &str = ":4";
 
 /// Prints the completion script of a shell, for `lictor`.
 ///
-/// For `kubectl lictor`, put a script `kubectl_complete-lictor` with the two lines below on your PATH. kubectl runs it for each completion. It
-/// knows the names of elections, too.
+/// For `kubectl lictor`, put a script `kubectl_complete-lictor` with the two lines below on your PATH. kubectl runs it
+/// for each completion. It completes the names of elections, too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  source <(lictor completion bash)\n  printf '#!/bin/sh\\nexec kubectl-lictor complete -- \"$@\"\\n' > ~/.local/bin/kubectl_complete-lictor"
@@ -29,7 +29,7 @@ pub(super) struct Completion {
 /// Completes a command line of `kubectl lictor`, for kubectl.
 #[derive(Debug, Args)]
 pub(super) struct Complete {
-    /// The words after `kubectl lictor`. The last one is to be completed, and may be empty.
+    /// The words after `kubectl lictor`. The last one is completed, and may be empty.
     #[arg(last = true)]
     words: Vec<OsString>,
 }
@@ -49,7 +49,7 @@ impl Complete {
         let last = words.len() - 1;
         let asks_for_option = words[last].as_encoded_bytes().starts_with(b"-");
         let found = complete(&mut command, words, last, None).context("the command line can't be completed")?;
-        // Options are offered to those who ask for one, as kubectl does it.
+        // Options are completed only after a dash, as in kubectl.
         let offered = |candidate: &&CompletionCandidate| {
             let is_option = candidate.get_value().as_encoded_bytes().starts_with(b"-");
             !candidate.is_hide_set() && (asks_for_option || !is_option)

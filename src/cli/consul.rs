@@ -1,4 +1,4 @@
-//! How a subcommand reaches Consul: the options and variables that Consul's own programs have.
+//! How a subcommand reaches Consul: by the options and variables of Consul's own programs.
 
 mod token;
 
@@ -11,30 +11,33 @@ use lictor_consul::{Client, Settings};
 
 use self::token::{follow_token, read_token};
 
-/// Where Consul is, and by what right.
+/// Where Consul is, and which rights lictor has there.
 #[derive(Debug, Args)]
 pub(super) struct ConsulAccess {
-    /// Where Consul is, for example http://10.0.0.5:8500. Default: CONSUL_HTTP_ADDR, else http://127.0.0.1:8500, the agent of this node.
+    /// The address of Consul, for example http://10.0.0.5:8500. Default: CONSUL_HTTP_ADDR, or else
+    /// http://127.0.0.1:8500, the agent of this node.
     #[arg(long, env = "LICTOR_CONSUL", value_name = "ADDRESS")]
     consul: Option<String>,
 
-    /// The file with the token for Consul. It is read again when it changes. Default: the token in CONSUL_HTTP_TOKEN, else none.
+    /// The file with the token for Consul. lictor reads the file again when it changes. Default: the token in
+    /// CONSUL_HTTP_TOKEN, or none.
     #[arg(long, env = "CONSUL_HTTP_TOKEN_FILE", value_name = "FILE")]
     consul_token_file: Option<PathBuf>,
 
-    /// The file with the authorities to trust at Consul, as PEM. Default: those of the system.
+    /// The file with the certificates of the authorities to trust for Consul, in PEM format. Default: those of the
+    /// system.
     #[arg(long, env = "CONSUL_CACERT", value_name = "FILE")]
     consul_ca: Option<PathBuf>,
 
-    /// The file with the certificate for Consul, as PEM.
+    /// The file with the client certificate for Consul, in PEM format.
     #[arg(long, env = "CONSUL_CLIENT_CERT", value_name = "FILE", requires = "consul_client_key")]
     consul_client_cert: Option<PathBuf>,
 
-    /// The file with the certificate's private key, as PEM.
+    /// The file with the certificate's private key, in PEM format.
     #[arg(long, env = "CONSUL_CLIENT_KEY", value_name = "FILE", requires = "consul_client_cert")]
     consul_client_key: Option<PathBuf>,
 
-    /// The name that Consul's certificate has, for example server.dc1.consul. Default: the host in its address.
+    /// The name in Consul's certificate, for example server.dc1.consul. Default: the host in its address.
     #[arg(long, env = "CONSUL_TLS_SERVER_NAME", value_name = "NAME")]
     consul_server_name: Option<String>,
 
@@ -52,10 +55,10 @@ pub(super) struct ConsulAccess {
 }
 
 impl ConsulAccess {
-    /// Makes a client, which gets each new token from the file. `timeout` bounds each request.
+    /// Makes a client, which picks up each new token from the file. `timeout` bounds each request.
     ///
     /// # Errors
-    /// If a file can't be read, or what was given can't be used.
+    /// If a file can't be read, or if the given values are invalid.
     pub(super) fn client(&self, timeout: Duration) -> anyhow::Result<Client> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(read).transpose();
         let identity = match (read(&self.consul_client_cert)?, read(&self.consul_client_key)?) {
@@ -76,7 +79,7 @@ impl ConsulAccess {
         if let Some(path) = &self.consul_token_file {
             let token = read_token(path)?;
             client.set_token(Some(&token))?;
-            crate::process::spawn(follow_token(client.clone(), path.clone(), token));
+            lictor_process::spawn(follow_token(client.clone(), path.clone(), token));
         } else {
             let token = std::env::var("CONSUL_HTTP_TOKEN").ok();
             client.set_token(token.as_deref().map(str::trim).filter(|token| !token.is_empty()))?;
@@ -89,8 +92,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("can't read {}", path.display()))
 }
 
-/// Returns where Consul is, as Consul's own programs read it: an address without a scheme is one of HTTP, or of HTTPS if `CONSUL_HTTP_SSL`
-/// says so.
+/// Returns Consul's address, as Consul's own programs read it: an address without a scheme means HTTP, or HTTPS if
+/// `CONSUL_HTTP_SSL` says so.
 fn address(given: Option<String>, variable: impl Fn(&str) -> Option<String>) -> String {
     let address = given.or_else(|| variable("CONSUL_HTTP_ADDR")).unwrap_or_else(|| "http://127.0.0.1:8500".to_owned());
     if address.contains("://") {

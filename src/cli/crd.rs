@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
+use lictor_api::crds_as_yaml;
 use tokio::time::sleep;
 
 use super::support::{block_on, print, told};
-use crate::api::crds_as_yaml;
 use crate::kubernetes::{Crds, FIELD_MANAGER, connect};
 
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the API server may take to serve a CRD.
+/// How long to wait until the API server serves a CRD.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prints the CRDs of `LeaderElection`, `ElectionClass` and `Switchover` as YAML, or installs them.
@@ -22,11 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
     after_help = "Examples:\n  lictor crd | kubectl apply -f -\n  lictor crd --apply --kubeconfig ~/.kube/config"
 )]
 pub(super) struct Crd {
-    /// Installs the CRDs, or renews those that exist, and waits until the API server serves them.
+    /// Install the CRDs, or update those that exist, and wait until the API server serves them.
     #[arg(long)]
     apply: bool,
 
-    /// With --apply: the field manager that owns the fields afterwards. The chart names Helm, which may have to write them again.
+    /// With --apply: the field manager that owns the fields afterwards. The chart passes Helm, because Helm may have to
+    /// write them again.
     #[arg(long, value_name = "NAME", default_value = FIELD_MANAGER)]
     field_manager: String,
 
@@ -52,6 +53,6 @@ impl Crd {
             }
             sleep(Duration::from_millis(200)).await;
         }
-        names.iter().try_for_each(|name| print(&format!("{name} is of lictor {}\n", env!("CARGO_PKG_VERSION"))))
+        names.iter().try_for_each(|name| print(&format!("{name} comes from lictor {}\n", env!("CARGO_PKG_VERSION"))))
     }
 }

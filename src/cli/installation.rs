@@ -1,15 +1,15 @@
-//! The options of `run`, `doctor` and `withdraw` that say which installation they are about.
+//! The options of `run`, `doctor` and `withdraw` that select an installation.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use kube::Client;
 use kube::config::Kubeconfig;
+use lictor_api::DEFAULT_CONTROLLER;
 
-use crate::api::DEFAULT_CONTROLLER;
 use crate::kubernetes::Namespaces;
 
-/// Where the operator's own Lease is, if nobody says so and no pod does.
+/// The namespace of the operator's own Lease, if neither the user nor a pod gives one.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// One installation of lictor in a cluster.
@@ -23,8 +23,8 @@ pub(super) struct Installation {
     #[arg(long, env = "LICTOR_NAMESPACES", value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
     namespaces: Vec<String>,
 
-    /// The namespace of the operator's own Lease. Default: in a pod, the pod's namespace; elsewhere "default", whatever the
-    /// kubeconfig's context says.
+    /// The namespace of the operator's own Lease. Default: in a pod, the pod's namespace; elsewhere "default",
+    /// regardless of the kubeconfig's context.
     #[arg(long, env = "LICTOR_LEASE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
     lease_namespace: Option<String>,
 
@@ -38,20 +38,20 @@ impl Installation {
         Namespaces::new(self.namespaces.clone())
     }
 
-    /// Returns one namespace, or those that are served.
+    /// Returns the given namespace, or those that are served.
     pub(super) fn or_only(&self, namespace: Option<&str>) -> Namespaces {
         namespace.map_or_else(|| self.namespaces(), |name| Namespaces::new(vec![name.to_owned()]))
     }
 
-    /// Returns the namespace of the operator's own Lease. An installation does not move when somebody changes the namespace of a
-    /// kubeconfig's context, so that namespace does not count.
+    /// Returns the namespace of the operator's own Lease. The namespace of a kubeconfig's context does not count,
+    /// because an installation must not move when that changes.
     pub(super) fn lease_namespace(&self, client: &Client) -> String {
         let in_pod = || self.kubeconfig.is_none() && Kubeconfig::read().is_err();
         let usual = || if in_pod() { client.default_namespace() } else { DEFAULT_NAMESPACE }.to_owned();
         self.lease_namespace.clone().unwrap_or_else(usual)
     }
 
-    /// Returns whether the user says where the operator's own Lease is.
+    /// Returns whether the user gave the namespace of the operator's own Lease.
     pub(super) fn names_lease(&self) -> bool {
         self.lease_namespace.is_some()
     }
@@ -72,7 +72,7 @@ pub(super) fn namespace(name: &str) -> Result<String, String> {
     }
 }
 
-/// Checks the controller's name. It becomes a part of the name of the operator's Lease, so it must be valid for that.
+/// Checks the controller's name. It becomes part of the name of the operator's Lease, so it must be valid there.
 fn controller(name: &str) -> Result<String, String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/');
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

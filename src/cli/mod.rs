@@ -66,24 +66,25 @@ enum Command {
 }
 
 impl Cli {
-    /// Reads the command line. Under the name `kubectl-lictor` the program is a plugin of kubectl, and says so in its help.
+    /// Reads the command line. Under the name `kubectl-lictor` the program is a plugin of kubectl, and says so in its
+    /// help.
     pub fn read() -> Self {
         let name = std::env::args_os().next().map(PathBuf::from);
         let name = name.as_ref().and_then(|path| path.file_stem()?.to_str());
         let command = Self::command();
         let command = if name == Some("kubectl-lictor") { command.bin_name("kubectl lictor") } else { command };
         #[cfg(target_os = "linux")]
-        let command = match std::env::var_os(crate::agent::TERM_VARIABLE) {
+        let command = match std::env::var_os(lictor_agent::TERM_VARIABLE) {
             Some(_) => command.mut_subcommand("agent", agent::nested).mut_subcommand("observe", tell::nested),
             None => command,
         };
         Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command. Returns with what the process is to exit.
+    /// Runs the command. Returns the exit code of the process.
     ///
     /// # Errors
-    /// Returns what went wrong, for a person.
+    /// Returns the error to print.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let done = |result: anyhow::Result<()>| result.map(|()| Ended::Well);
         let ended = match self.command {
@@ -112,7 +113,7 @@ impl Cli {
         ended.map(ExitCode::from)
     }
 
-    /// Says what went wrong, if anything did, and returns with what the process is to exit. This waits for nobody who does not read.
+    /// Prints the error, if any, and returns the exit code of the process. Does not wait for a reader that never reads.
     pub fn end(ended: anyhow::Result<ExitCode>) -> ExitCode {
         let code = ended.unwrap_or_else(|error| {
             let problem = format!("lictor: {error:#}");

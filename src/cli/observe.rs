@@ -1,4 +1,4 @@
-//! `lictor observe`: tells a program who leads.
+//! `lictor observe`: tells a program who the leader is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,38 +6,40 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use futures::stream::BoxStream;
+use lictor_agent::observe::{
+    About, Heard, HooksAt, Own, Role, Settings, hear_election, hear_files, hear_key, once, run,
+};
 
 use super::agent::{host, key};
 use super::consul::ConsulAccess;
 use super::support::{Ended, print, unique};
 use super::tell::{Listen, Tell, duration};
 use crate::kubernetes::connect;
-use crate::observe::{About, Heard, HooksAt, Own, Role, Settings, hear_election, hear_files, hear_key, once, run};
 use crate::telemetry::{LogFormat, init_logs};
 
 /// Where the examples mount the files.
 const USUAL_FILES: &str = "/etc/podinfo";
-/// A shorter time would be over between two questions on a busy machine.
+/// On a busy machine, a shorter time could pass between two requests.
 const SHORTEST_STALE: Duration = Duration::from_secs(3);
-/// How often the source is asked if what it says counts for ever.
+/// How often to ask the source if its answers never expire.
 const ASK_EVERY: Duration = Duration::from_secs(10);
-/// How long --once waits if what was heard counts for ever.
+/// How long --once waits if answers never expire.
 const ONCE: Duration = Duration::from_secs(30);
-/// The limit of one question.
+/// The time limit of one request.
 const LONGEST_QUESTION: Duration = Duration::from_secs(5);
-/// Tells a program who leads, over HTTP on this pod's own localhost, in a file, and by hooks.
+/// Tells a program who the leader is, by HTTP on this pod's own localhost, in a file, and by hooks.
 ///
-/// It takes no part in the election: whoever observes hears late, and later when it is cut off. For a command that must run only while its
-/// lock is held, use `lictor agent`. It hears from the files that kubelet shows in the pod (--files), which takes no rights; from a
-/// LeaderElection at the API server (--election); or from a key in Consul (--key). Without any of them, it takes /etc/podinfo if that is there.
-/// Only on Linux.
+/// It takes no part in the election: an observer learns of changes late, and later still when it is cut off. For a
+/// command that must run only while it holds its lock, use `lictor agent`. lictor reads the files that the kubelet
+/// maintains in the pod (--files), which needs no rights; or a LeaderElection at the API server (--election); or a key
+/// in Consul (--key). Without any of these options, it reads /etc/podinfo if that exists. Linux only.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").args(["files", "election", "key"]))]
 #[command(
-    after_help = "HTTP:\n  GET /          {\"name\": \"web-1\", \"last_update\": …}, as the leader-elector sidecars answer; /sse sends it at each change\n  GET /leader    200 if this pod leads, else 503: for load balancers, and never for readiness\n  GET /election  all that is known, and how old it is\n  GET /events    each change, as server-sent events\n\nExamples:\n  lictor observe --election web\n  lictor observe --files /etc/podinfo --state-file /run/leader/state.json\n  lictor observe --key services/shop/web/leader --on-leader './start.sh' --on-follower './stop.sh'\n  lictor observe --election shop/web --once    # prints what is known; exits with 0 if this pod leads, with 3 if not"
+    after_help = "HTTP:\n  GET /          {\"name\": \"web-1\", \"last_update\": …}, as the leader-elector sidecars answer; /sse sends it at each change\n  GET /leader    200 if this pod leads, else 503: for load balancers, and never for readiness\n  GET /election  everything that is known, and its age\n  GET /events    each change, as server-sent events\n\nExamples:\n  lictor observe --election web\n  lictor observe --files /etc/podinfo --state-file /run/leader/state.json\n  lictor observe --key services/shop/web/leader --on-leader './start.sh' --on-follower './stop.sh'\n  lictor observe --election shop/web --once    # prints the leader; exits with 0 if this pod leads, with 3 if not"
 )]
 pub(super) struct Observe {
-    /// The directory of a downwardAPI volume with the files `role` and `term`. The pod needs no rights for it.
+    /// The directory of a downwardAPI volume with the files `role` and `term`. The pod needs no rights.
     #[arg(long, env = "LICTOR_FILES", value_name = "DIRECTORY")]
     files: Option<PathBuf>,
 
@@ -49,24 +51,27 @@ pub(super) struct Observe {
     #[arg(long, env = "LICTOR_KEY", value_name = "KEY", value_parser = key)]
     key: Option<String>,
 
-    /// Where to answer: localhost:PORT, which is 127.0.0.1 and ::1, or ADDRESS:PORT. Port 0 picks a free port and logs it.
+    /// Where to answer: localhost:PORT, which is 127.0.0.1 and ::1, or ADDRESS:PORT. Port 0 picks a free port and logs
+    /// it.
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "localhost:4040", value_parser = Listen::parse)]
     listen: Listen,
 
-    /// For how long what was heard counts, 3s or more. After that nobody is told that this pod leads. `never`: it counts for ever. Kubernetes
-    /// takes a node for lost after 40s or more.
+    /// How long an answer stays valid, at least 3s. After that, lictor no longer reports this pod as the leader.
+    /// `never`: answers never expire. Kubernetes considers a node lost after 40s or more.
     #[arg(long, env = "LICTOR_STALE_AFTER", value_name = "DURATION", default_value = "30s", value_parser = stale_after)]
     stale_after: StaleAfter,
 
-    /// This pod's name; for the key of an agent, the agent's. Default: the host's name.
+    /// This pod's name, or the agent's name for the key of an agent. Default: the host's name.
     #[arg(long, env = "LICTOR_POD", value_name = "NAME")]
     pod: Option<String>,
 
-    /// This pod's uid. Without it, a pod that had the same name before is taken for this one: set it in a StatefulSet.
+    /// This pod's uid. Without it, lictor can't tell this pod from an earlier pod of the same name, so set it in a
+    /// StatefulSet.
     #[arg(long, env = "LICTOR_POD_UID", value_name = "UID")]
     pod_uid: Option<String>,
 
-    /// The name of this cluster, where several share the lock. It is needed if the clusters themselves are the candidates.
+    /// This cluster's name, if several clusters share the lock. It is required if the clusters themselves are the
+    /// candidates.
     #[arg(long, env = "LICTOR_CLUSTER", value_name = "NAME")]
     cluster: Option<String>,
 
@@ -77,7 +82,8 @@ pub(super) struct Observe {
     #[command(flatten)]
     tell: Tell,
 
-    /// Prints what is heard first, and ends: with 0 if this pod leads, 3 if not, 4 if nothing is heard within --stale-after.
+    /// Print the first answer and exit: with 0 if this pod leads, 3 if it does not, 4 if there is no answer within
+    /// --stale-after.
     #[arg(long, conflicts_with_all = ["state_file", "on_leader", "on_follower"])]
     once: bool,
 
@@ -88,19 +94,19 @@ pub(super) struct Observe {
     #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The format of log lines. They go to the standard error.
+    /// The format of log lines, which go to the standard error.
     #[arg(long, env = "LICTOR_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
 }
 
-/// For how long what was heard counts. None: for ever.
+/// How long an answer stays valid. `None`: answers never expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StaleAfter(Option<Duration>);
 
 impl Observe {
     pub(super) fn run(self) -> anyhow::Result<Ended> {
         init_logs(self.log_format)?;
-        // One thread, as an agent has: it is small, and it runs beside each pod.
+        // One thread, as in an agent, because a small process runs beside each pod.
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.observe())
     }
 
@@ -118,23 +124,23 @@ impl Observe {
                 }
                 Err(problem) => {
                     eprintln!(
-                        "lictor: nothing was heard of the election: {}",
-                        problem.as_deref().unwrap_or("no answer came")
+                        "lictor: no answer about the election: {}",
+                        problem.as_deref().unwrap_or("the source did not answer")
                     );
                     Ok(Ended::Late)
                 }
             };
         }
         let listeners = self.listen.bind().await?;
-        let address = listeners.first().context("it listens nowhere")?.local_addr()?;
-        tracing::info!(election = settings.about.election, source = settings.about.source, %address, "observes");
+        let address = listeners.first().context("there is no address to listen at")?.local_addr()?;
+        tracing::info!(election = settings.about.election, source = settings.about.source, %address, "observing");
         run(settings, listeners, source).await.map(|()| Ended::Well)
     }
 
-    /// Begins to hear of the election.
+    /// Starts to follow the election.
     async fn source(&self) -> anyhow::Result<(About, BoxStream<'static, Heard>)> {
         let StaleAfter(stale_after) = self.stale_after;
-        // One question may fail, and the next one still comes in time.
+        // Leaves time for another request if one fails.
         let every = stale_after.map_or(ASK_EVERY, |time| time / 3);
         let limit = LONGEST_QUESTION.min(every);
         let own = Own {
@@ -157,7 +163,7 @@ impl Observe {
         }
         let usual = || Some(PathBuf::from(USUAL_FILES)).filter(|path| path.is_dir());
         let directory = self.files.clone().or_else(usual).ok_or_else(|| {
-            anyhow!("say which election: --election NAME, --key KEY, or --files DIRECTORY; {USUAL_FILES}, the default, is not there")
+            anyhow!("name an election: --election NAME, --key KEY, or --files DIRECTORY; the default, {USUAL_FILES}, does not exist")
         })?;
         let about = About { tells_age: false, ..about(text(&directory), "files") };
         Ok((about, hear_files(directory, self.leader_value.clone(), own, every)))
@@ -191,7 +197,7 @@ fn stale_after(text: &str) -> Result<StaleAfter, String> {
     }
     let time = duration(text).map_err(|why| format!("{why}, or `never`"))?;
     if time < SHORTEST_STALE {
-        return Err(format!("it must be {SHORTEST_STALE:?} at least, or `never`"));
+        return Err(format!("it must be at least {SHORTEST_STALE:?}, or `never`"));
     }
     Ok(StaleAfter(Some(time)))
 }

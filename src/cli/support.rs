@@ -4,17 +4,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use lictor_core::Failure;
+use lictor_kubernetes::granting;
 
-use crate::kubernetes::granting;
-
-/// How a subcommand has ended that did not fail. docs/kubectl.md lists the exit codes.
+/// How a subcommand ended that did not fail. docs/kubectl.md lists the exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It is done, or the answer is yes.
+    /// The subcommand is done, or the answer is yes.
     Well,
     /// The answer is no: there is no leader, a check found a problem, a switchover failed.
     No,
-    /// What it waited for did not come in time.
+    /// The subcommand waited in vain.
     Late,
     /// Ctrl-C ended it.
     Interrupted,
@@ -22,12 +21,12 @@ pub(super) enum Ended {
 
 impl From<Ended> for ExitCode {
     fn from(ended: Ended) -> Self {
-        // 1 is an error, and 2 is a command line that can't be read.
+        // 1 is an error, and 2 an invalid command line.
         Self::from(match ended {
             Ended::Well => 0,
             Ended::No => 3,
             Ended::Late => 4,
-            // As shells have it for SIGINT.
+            // As shells do for SIGINT.
             Ended::Interrupted => 130,
         })
     }
@@ -38,10 +37,10 @@ pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
 }
 
-/// Waits until somebody wants this process to end, by SIGTERM or by Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 ///
 /// # Errors
-/// If the system lets nobody wait for that.
+/// If the system can't deliver these signals.
 #[cfg(unix)]
 pub(super) async fn asked_to_end() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -53,16 +52,17 @@ pub(super) async fn asked_to_end() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until somebody wants this process to end, by Ctrl-C.
+/// Waits for Ctrl-C.
 ///
 /// # Errors
-/// If the system lets nobody wait for that.
+/// If the system can't deliver this signal.
 #[cfg(not(unix))]
 pub(super) async fn asked_to_end() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }
 
-/// Returns a name for this start of this process. A Lease or a record that an earlier start wrote counts as another operator's.
+/// Returns a name for this start of this process. A Lease or a record from an earlier start counts as another
+/// operator's.
 #[cfg(target_os = "linux")]
 pub(super) fn unique(identity: Option<String>) -> String {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
@@ -71,13 +71,13 @@ pub(super) fn unique(identity: Option<String>) -> String {
     format!("{base}-{:08x}", random & 0xffff_ffff)
 }
 
-/// Returns a failure's text for the person whose own rights count.
+/// Returns a failure's text for the person who runs this command with their own rights.
 pub(super) fn told(failure: Failure) -> anyhow::Error {
-    anyhow::Error::msg(granting(&failure.into_text(), "; whoever runs this needs that right"))
+    anyhow::Error::msg(granting(&failure.into_text(), "; the user who runs this command needs that right"))
 }
 
-/// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. A reader that closes it early is no
-/// error.
+/// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. It is no error if the reader
+/// closes the output early.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut output = anstream::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

@@ -1,4 +1,4 @@
-//! How `lictor observe` and `lictor agent` tell who leads: where they listen, the state file, and hooks.
+//! How `lictor observe` and `lictor agent` report the leader: where they listen, the state file, and hooks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,31 +8,33 @@ use anyhow::{Context, bail};
 use clap::{Args, Command};
 use tokio::net::TcpListener;
 
-use crate::observe::Hooks;
+use lictor_agent::observe::Hooks;
 
 /// The hooks' shortest and longest time.
 const HOOK_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// What a program that was started by `lictor agent` does not take over from it: each needs its own.
+/// The variables that a program does not inherit from the `lictor agent` that started it, because each needs its own.
 const OF_EACH: [&str; 4] = ["listen", "state_file", "on_leader", "on_follower"];
 
-/// Who is told, besides those who ask over HTTP.
+/// The recipients of news about the leader, besides HTTP clients.
 #[derive(Debug, Args)]
 pub(super) struct Tell {
-    /// A file that has what GET /election says. It is replaced atomically, and deleted at the end.
+    /// A file with the answer to GET /election. lictor replaces it atomically, and deletes it at the end.
     #[arg(long, env = "LICTOR_STATE_FILE", value_name = "FILE")]
     pub(super) state_file: Option<PathBuf>,
 
-    /// What to run when this pod or agent begins to lead, by `sh -c`. LICTOR_ROLE, LICTOR_TERM, LICTOR_LEADER and LICTOR_ELECTION are in its
-    /// environment.
+    /// The command to run by `sh -c` when this pod or agent begins to lead. LICTOR_ROLE, LICTOR_TERM, LICTOR_LEADER and
+    /// LICTOR_ELECTION are in its environment.
     #[arg(long, env = "LICTOR_ON_LEADER", value_name = "COMMAND")]
     on_leader: Option<String>,
 
-    /// What to run when it does not lead: at the start, when it stops to lead, when that is not known any more, and at the end if it led.
+    /// The command to run when this pod or agent does not lead: at the start, when it stops leading, when it can no
+    /// longer tell whether it leads, and at the end if it led.
     #[arg(long, env = "LICTOR_ON_FOLLOWER", value_name = "COMMAND")]
     on_follower: Option<String>,
 
-    /// How long a hook may take. Then it gets SIGTERM, and 2s later SIGKILL. Processes that it leaves behind are killed when it ends.
+    /// How long a hook may run before it gets SIGTERM, and 2s later SIGKILL. When a hook ends, lictor kills the
+    /// processes that it leaves behind.
     #[arg(long, env = "LICTOR_HOOK_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = hook_timeout)]
     hook_timeout: Duration,
 }
@@ -47,15 +49,16 @@ impl Tell {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|directory| directory.join("sh").is_file()) {
             bail!(
-                "--on-leader and --on-follower need a shell, and there is no sh on the PATH. The image of lictor has none: copy its program \
-                 into your own image"
+                "--on-leader and --on-follower need a shell, and there is no sh on the PATH. The image of lictor has \
+                 none: copy its program into your own image"
             );
         }
         Ok(Some(Hooks { on_leader, on_follower, timeout: self.hook_timeout }))
     }
 }
 
-/// Returns a subcommand as it is for a program that `lictor agent` has started: what that one was told by its environment is not meant for it.
+/// Returns a subcommand for a program that `lictor agent` has started: the agent's own settings in the environment do
+/// not apply to that program.
 pub(super) fn nested(command: Command) -> Command {
     OF_EACH.into_iter().fold(command, |command, name| command.mut_arg(name, |argument| argument.env(None::<&str>)))
 }
@@ -63,7 +66,7 @@ pub(super) fn nested(command: Command) -> Command {
 /// Where to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listen {
-    /// At both addresses of the loopback interface, of which a pod may lack one.
+    /// At both addresses of the loopback interface, one of which a pod may lack.
     Localhost(u16),
     At(SocketAddr),
 }
@@ -80,7 +83,7 @@ impl Listen {
         }
     }
 
-    /// Returns the address, unless it is both of localhost.
+    /// Returns the address, unless it means both addresses of localhost.
     pub(super) fn address(self) -> Option<IpAddr> {
         match self {
             Self::Localhost(_) => None,

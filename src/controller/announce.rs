@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
+use lictor_api::{HistoryEntry, LeaderElection, Switchover};
 use lictor_core::{
     Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
     WorkloadKind, annotation_defect,
@@ -12,7 +13,6 @@ use super::entry::Entry;
 use super::executor::Executor;
 use super::names::SwitchoverId;
 use super::object::{holder_name, told_holder};
-use crate::api::{HistoryEntry, LeaderElection, Switchover};
 use crate::kubernetes::Event;
 use crate::wording::{describe, in_seconds, led_elsewhere, not_handed_over};
 
@@ -22,18 +22,18 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
         Announcement::Transition(transition) => announce_transition(entry, transition, executor, wall),
         Announcement::LabelDrift { pod, uid } => {
             entry.history.count_drift();
-            tracing::warn!(election = %entry.object.election(), %pod, "somebody else changed the labels, and lictor corrects them");
-            let note = format!("somebody else changed the labels of pod {pod}, and lictor corrects them");
+            tracing::warn!(election = %entry.object.election(), %pod, "another program changed the labels, and lictor corrects them");
+            let note = format!("another program changed the labels of pod {pod}, and lictor corrects them");
             tell_both(entry, &pod, &uid, "LabelDrift", "Relabel", &note, executor);
         }
         Announcement::LabelsRefused { pod, uid, why } => {
-            tracing::warn!(election = %entry.object.election(), %pod, "the labels can't be written, which is tried again: {why}");
-            let note = format!("the labels of pod {pod} can't be written, and other pods go before it: {why}");
+            tracing::warn!(election = %entry.object.election(), %pod, "can't write the labels, and tries again: {why}");
+            let note = format!("can't write the labels of pod {pod}, so other pods take precedence: {why}");
             tell_both(entry, &pod, &uid, "LabelsRefused", "Relabel", &note, executor);
         }
         Announcement::LabelsLeft { pod, uid, why } => {
-            tracing::warn!(election = %entry.object.election(), %pod, "the labels can't be taken off and stay: {why}");
-            let note = format!("the election goes, and its labels stay on pod {pod}, take them off by hand: {why}");
+            tracing::warn!(election = %entry.object.election(), %pod, "can't remove the labels, so they stay: {why}");
+            let note = format!("the election ends, but its labels stay on pod {pod}: remove them by hand: {why}");
             tell_both(entry, &pod, &uid, "LabelsLeft", "Relabel", &note, executor);
         }
         Announcement::LedElsewhere(rival) => {
@@ -48,8 +48,8 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
         }
         Announcement::Workload(id, change) => announce_workload(entry, &id, change, executor),
         Announcement::LockChanged { what } => {
-            tracing::warn!(election = %entry.object.election(), "the lock was {what} and is made anew");
-            let note = format!("the lock was {what} and is made anew under a new term");
+            tracing::warn!(election = %entry.object.election(), "the lock was {what}, and lictor restores it");
+            let note = format!("the lock was {what}, and lictor restores it under a new term");
             tell(entry, None, true, "LockChanged", "RestoreLock", note, executor);
         }
     }
@@ -58,13 +58,13 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
 /// Reports the workloads that a departing election leaves as they are.
 pub(super) fn announce_left(entry: &Entry, left: &[WorkloadId], why: &Failure, executor: &Executor) {
     let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let note = format!("the election goes, and {names} can't be given back and stay as they are: {}", why.text());
+    let note = format!("the election ends, but can't give back {names}, which stay as they are: {}", why.text());
     tracing::warn!(election = %entry.object.election(), "{note}");
     tell(entry, None, true, "WorkloadsLeft", "Release", note, executor);
 }
 
 fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, executor: &Executor) {
-    let disabled = match (id.kind, entry.workloads.cluster(), entry.spec().is_some_and(|spec| spec.consul.is_some())) {
+    let disabled = match (id.kind, entry.workloads.cluster(), entry.spec().is_some_and(|spec| spec.shared.is_some())) {
         (WorkloadKind::Deployment | WorkloadKind::StatefulSet, None, false) => {
             format!("has 0 replicas, written by the election {}: no pod leads it", entry.object.name())
         }
@@ -75,15 +75,15 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
         WorkloadChange::Enabled => (false, "WorkloadEnabled", "Enable", "is enabled: this cluster leads"),
         WorkloadChange::Disabled => (false, "WorkloadDisabled", "Disable", disabled.as_str()),
         WorkloadChange::Released => {
-            (false, "WorkloadReleased", "Release", "is given back: it follows no leader any more")
+            (false, "WorkloadReleased", "Release", "is given back: it no longer follows the leader")
         }
         WorkloadChange::Contested => {
-            (true, "WorkloadContested", "Restore", "was changed by somebody else, and lictor corrects it")
+            (true, "WorkloadContested", "Restore", "was changed by another program, and lictor corrects it")
         }
         WorkloadChange::RunningDeleted => {
-            (false, "JobsDeleted", "Disable", "is disabled, and its running Jobs are deleted")
+            (false, "JobsDeleted", "Disable", "is disabled, and lictor deletes its running Jobs")
         }
-        WorkloadChange::Created => (false, "JobStarted", "Enable", "is made for the present term"),
+        WorkloadChange::Created => (false, "JobStarted", "Enable", "is created for the current term"),
         WorkloadChange::Deleted | WorkloadChange::Noted => return,
     };
     tracing::info!(election = %entry.object.election(), workload = %id, "{id} {what}");

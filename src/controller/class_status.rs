@@ -1,25 +1,26 @@
-//! The condition `Ready` of the classes. A class with a store in Consul has a task that reports it; this file reports all others.
+//! The condition `Ready` of the classes. A class with a shared store has a task that reports it; this file reports all others.
 
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
+use lictor_api::{
+    Classes, ElectionClass, ElectionClassStatus, READY, Refusal, STALLED, condition, shared_class, with_page,
+    with_transition_times,
+};
 use lictor_core::{ClaimState, Timestamp};
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::{monotonic, spawn, wall};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api::{
-    Classes, ElectionClass, ElectionClassStatus, READY, Refusal, STALLED, condition, consul_class, with_page,
-    with_transition_times,
-};
-use crate::kubernetes::{ClaimUpdate, ElectionClasses};
-use crate::process::{monotonic, spawn, wall};
+use crate::kubernetes::ElectionClasses;
 use crate::wording::in_seconds;
 
 /// How long to wait after a status could not be written, for example because the operator lacks the right.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Writes the status of the classes that have no store in Consul. Dropping it ends its task.
+/// Writes the status of the classes that have no shared store. Dropping it ends its task.
 pub(super) struct ClassReporter(watch::Sender<Classes>);
 
 impl ClassReporter {
@@ -77,10 +78,10 @@ async fn report(
     }
 }
 
-/// The new status of a class that has no store in Consul, if it differs from the present one.
+/// The new status of a class that has no shared store, if it differs from the present one.
 fn plain_status(class: &ElectionClass, wall: Timestamp) -> Option<ElectionClassStatus> {
     let generation = class.metadata.generation.unwrap_or_default();
-    let ready = match consul_class(class) {
+    let ready = match shared_class(class) {
         Some(Ok(_)) => return None,
         Some(Err(Refusal { reason, message })) => condition(READY, false, reason, message, generation),
         None => condition(READY, true, "Served", "the locks of this class are Leases", generation),

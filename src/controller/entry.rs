@@ -3,27 +3,44 @@
 mod decisions;
 mod history;
 mod probing;
+mod registration;
+mod remarking;
 mod routing;
+mod service;
 mod titles;
 mod workloads;
 mod writes;
 
 use std::collections::BTreeSet;
 
-use lictor_core::{Election, FollowedLock, Following, Key, Locks, Members, StoreId, Version};
+use lictor_api::{Claims, LeaderElection, Resolved};
+use lictor_core::{Election, FollowedLock, Following, Key, Locks, Members, Rival, StoreId, Version};
 
 use self::decisions::Decisions;
 use self::history::History;
-pub(super) use self::probing::{Probed, Probing, Reach, probe_client};
+pub(super) use self::probing::{ProbeContext, Probed, Probing, Unasked, probe_client};
+use self::registration::Registered;
+pub(super) use self::registration::deregister;
+use self::remarking::Remarking;
 pub(super) use self::routing::{Obstacle, Route, Routing, WATCHED, slices};
+use self::service::CreatedService;
+pub(super) use self::titles::Group;
 use self::titles::Titles;
 pub(super) use self::workloads::{Surroundings, Workloads};
 use self::writes::OwnWrites;
 pub(super) use self::writes::Retry;
-use super::consul::Registered;
 use super::names::ElectionId;
 use super::object::ElectionObject;
-use crate::api::{Claims, LeaderElection, Resolved};
+use crate::store::Remark;
+
+/// What is known of the elections of the same name in other clusters.
+#[derive(Clone, Copy)]
+pub(super) struct ToldElsewhere<'a> {
+    /// Another key at which another cluster holds the lock.
+    pub(super) other_key: Option<(&'a Key, &'a Rival)>,
+    /// The differences that clusters which do not lead have told.
+    pub(super) remarks: &'a [Remark],
+}
 
 /// One election.
 pub(super) struct Entry {
@@ -31,12 +48,14 @@ pub(super) struct Entry {
     pub(super) members: Members,
     pub(super) workloads: Workloads,
     pub(super) routing: Routing,
+    pub(super) service: CreatedService,
     pub(super) titles: Titles,
     pub(super) decisions: Decisions,
     pub(super) probing: Probing,
     pub(super) history: History,
     pub(super) writes: OwnWrites,
     pub(super) registered: Registered,
+    pub(super) remarking: Remarking,
     /// The known state of the lock that the candidates hold themselves.
     pub(super) followed: FollowedLock,
     /// Whether nothing of the election is left, and its object says so.
@@ -51,11 +70,13 @@ impl Entry {
             object: ElectionObject::new(id, version, seen),
             members: Members::default(),
             routing: Routing::default(),
+            service: CreatedService::default(),
             titles: Titles::default(),
             probing: Probing::default(),
             history: History::default(),
             writes: OwnWrites::default(),
             registered: Registered::default(),
+            remarking: Remarking::default(),
             followed: FollowedLock::Unread,
             withdrawn: false,
         }
@@ -105,7 +126,7 @@ impl Entry {
 
     /// The Services for which the election has slices, or may have.
     pub(super) fn services(&self) -> BTreeSet<&str> {
-        let wanted = self.spec().and_then(|spec| spec.service.as_deref());
+        let wanted = self.spec().and_then(|spec| spec.service_name());
         wanted.into_iter().chain(self.workloads.claims().services.iter().map(String::as_str)).collect()
     }
 
@@ -122,9 +143,11 @@ impl Entry {
         self.decisions.forget();
         self.probing.stop();
         self.routing.forget();
+        self.service = CreatedService::default();
         self.titles.forget();
         self.history.forget();
         self.registered = Registered::default();
+        self.remarking = Remarking::default();
         self.writes.forget();
         self.withdrawn = false;
     }

@@ -10,26 +10,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use lictor_api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use lictor_core::{
     Bid, Command, Failure, Key, Outcome, PlacedBid, Pod, Record, RecordOutcome, Request, Selector, Slice, SliceOutcome,
     StoreId, Stored, Term, TitleRead, Uid, Unread, Version, WorkloadClaim, WorkloadId, WorkloadOutcome, WriteSlice,
 };
+use lictor_kubernetes::{Change, version_of};
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::monotonic;
 use tokio::sync::{mpsc, watch};
 
+use self::leaders::list_pods;
 use self::repeats::Repeats;
 use self::requests::{Gate, Queue, Requests};
 use super::input::Input;
 use super::names::{ElectionId, ElectionName, Namespace, SwitchoverId};
 use super::object::ElectionObject;
 use super::permit::{Grant, Permit};
-use crate::api::{Claims, LeaderElection, LeaderElectionStatus, Resolved, Switchover, SwitchoverStatus};
 use crate::kubernetes::lanes::{Class, Limits, Share};
 use crate::kubernetes::{
-    Answer, Change, ClaimUpdate, Controllers, Elections, Event, Events, MarkedPods, MatchingPods, Pods, Slices,
-    Switchovers, WorkloadObject, Workloads, version_of,
+    Answer, Controllers, Elections, Event, Events, MarkedPods, MatchingPods, Pods, ServiceWrite, Services, Slices,
+    Switchovers, WorkloadObject, Workloads,
 };
-use crate::process::monotonic;
-use crate::store::{Owner, Registration, StoreEvent, Stores};
+use crate::store::{Difference, LockStore, Owner, Registration, SharedLocks, StoreEvent, Stores};
 use crate::telemetry::Metrics;
 
 /// Concurrent requests to the API server. A handover needs three in a row, and more would only queue in the server. The groups are
@@ -64,10 +67,10 @@ pub(super) struct Requester {
 /// Sends the loop's requests. Clones share everything, and a clone is only one pointer, because thousands of requests may wait with one
 /// each.
 #[derive(Clone)]
-pub(super) struct Executor(Arc<Hands>);
+pub(super) struct Executor(Arc<Inner>);
 
 /// The contents of an [`Executor`].
-pub(super) struct Hands {
+pub(super) struct Inner {
     stores: Stores,
     pods: Pods,
     controllers: Controllers,
@@ -75,6 +78,7 @@ pub(super) struct Hands {
     marked: MarkedPods,
     workloads: Workloads,
     slices: Slices,
+    services: Services,
     elections: Elections,
     switchovers: Switchovers,
     events: Events,
@@ -87,9 +91,9 @@ pub(super) struct Hands {
 }
 
 impl Deref for Executor {
-    type Target = Hands;
+    type Target = Inner;
 
-    fn deref(&self) -> &Hands {
+    fn deref(&self) -> &Inner {
         &self.0
     }
 }
@@ -106,7 +110,7 @@ impl Executor {
     ) -> Self {
         let pods = Pods::new(client.clone(), request_timeout);
         let [cluster, outside, courteous] = [CLUSTER, OUTSIDE, COURTEOUS].map(Queue::new);
-        Self(Arc::new(Hands {
+        Self(Arc::new(Inner {
             stores,
             matching: MatchingPods::new(pods.clone()),
             marked: MarkedPods::new(pods.clone()),
@@ -114,6 +118,7 @@ impl Executor {
             controllers: Controllers::new(client.clone(), request_timeout),
             workloads: Workloads::new(client.clone(), request_timeout),
             slices: Slices::new(client.clone(), request_timeout),
+            services: Services::new(client.clone(), request_timeout),
             elections: Elections::new(client.clone(), request_timeout),
             switchovers: Switchovers::new(client.clone(), request_timeout),
             events: Events::new(client.clone(), identity),
@@ -262,7 +267,7 @@ impl Executor {
     /// Looks for leftovers other than lictor's slices through which the election's Service reaches a pod. The result comes back as an
     /// input with the same number.
     pub(super) fn look_for_leftovers(&self, object: &ElectionObject, number: u64) {
-        let Some(service) = object.spec().and_then(|spec| spec.service.clone()) else { return };
+        let Some(service) = object.spec().and_then(|spec| spec.service_name()).map(str::to_owned) else { return };
         let (this, id) = (self.clone(), object.id().clone());
         let of = id.clone();
         let failed = move |failure| Some(Input::Leftovers(of, number, Err(failure)));
@@ -270,6 +275,17 @@ impl Executor {
         self.requests.submit(&self.cluster, &share(&id), Class::Urgent, Gate::OPEN, failed, move |_| async move {
             let found = this.slices.leftovers(&id.election.namespace, &service).await;
             Some(Input::Leftovers(id, number, found))
+        });
+    }
+
+    /// Creates, changes or deletes the Service that the election describes, or described. The outcome comes back as an input.
+    pub(super) fn write_service(&self, object: &ElectionObject, write: ServiceWrite) {
+        let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
+        let (of, unsent) = (id.clone(), write.clone());
+        let failed = move |failure| Some(Input::Service(of, unsent, Err(failure)));
+        self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = this.services.write(&seen, &write).await;
+            Some(Input::Service(id, write, written))
         });
     }
 
@@ -291,20 +307,12 @@ impl Executor {
         });
     }
 
-    /// Removes a finalizer that an election no longer needs. The outcome comes back like that of other metadata. From then on its Leases
-    /// must outlive it, so none of them may have an owner.
+    /// Removes a finalizer that an election no longer needs. The outcome comes back like that of other metadata.
     pub(super) fn drop_finalizer(&self, object: &ElectionObject, number: u64) {
         let (this, id, seen) = (self.clone(), object.id().clone(), object.seen().clone());
         let failed = not_written(id.clone(), number);
         self.requests.submit(&self.cluster, &share(&id), Class::Wait, Gate::OPEN, failed, move |_| async move {
-            let disowned = match this.stores.get(&StoreId::leases()) {
-                Ok(leases) => leases.disown(&id.election.namespace, &id.uid).await,
-                Err(failure) => Err(failure),
-            };
-            let written = match disowned {
-                Ok(()) => this.elections.write_metadata(&seen, false, &Claims::default()).await,
-                Err(failure) => Err(Some(failure)),
-            };
+            let written = this.elections.write_metadata(&seen, false, &Claims::default()).await;
             Some(Input::Written(id, number, Box::new(written)))
         });
     }
@@ -312,7 +320,7 @@ impl Executor {
     /// Makes the Job of a term.
     async fn create_job(&self, of: &Requester, plan: &str, job: &WorkloadId, claim: &WorkloadClaim) -> Outcome {
         let Some(template) = of.spec.as_ref().and_then(|spec| spec.jobs.get(plan)) else {
-            return not_done(Failure::Refused("the template is no more".into()));
+            return not_done(Failure::Refused("the template no longer exists".into()));
         };
         let answer = self.workloads.create(&of.seen, plan, template, job, claim).await;
         self.show_workload(&of.id, job, answer)
@@ -353,10 +361,28 @@ impl Executor {
         let share = Share { group: key.store.0.clone(), member: id.election.to_string() };
         self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
             let written = match this.stores.get(&key.store) {
-                Ok(store) => store.register(&key, version, &wanted).await,
+                Ok(store) => match store.directory() {
+                    Some(directory) => directory.register(&key, version, &wanted).await,
+                    None => Ok(true),
+                },
                 Err(failure) => Err(failure),
             };
             Some(Input::Registered(id, wanted, written))
+        });
+    }
+
+    /// Tells the cluster that leads how this one differs, or takes that back. The outcome comes back as an input.
+    pub(super) fn remark(&self, id: ElectionId, key: Key, remark: Option<(Term, Difference)>) {
+        let (this, of) = (self.clone(), id.clone());
+        let failed = move |failure: Failure| {
+            // As in `register`.
+            let failed = if failure.is_refused() { Ok(()) } else { Err(failure) };
+            Some(Input::Remarked(of, failed))
+        };
+        let share = Share { group: key.store.0.clone(), member: id.election.to_string() };
+        self.requests.submit(&self.outside, &share, Class::Wait, Gate::OPEN, failed, move |_| async move {
+            let written = this.write_remark(&key, remark).await;
+            Some(Input::Remarked(id, written))
         });
     }
 
@@ -383,7 +409,7 @@ impl Executor {
             move |_| async move {
                 if let Err(error) = this.events.tell(event).await {
                     this.metrics.count_event_failure();
-                    tracing::debug!(%error, "an Event could not be written");
+                    tracing::debug!(%error, "could not write an Event");
                 }
                 None
             },
@@ -413,7 +439,10 @@ impl Executor {
             Command::ReadElection => Outcome::ElectionRead(self.elections.read(namespace, name).await),
             Command::ListLocks => Outcome::LocksListed(self.list_locks(id, stores, self.patience(of, command)).await),
             Command::ListPods { selectors, leaders } => {
-                Outcome::PodsListed(self.list_pods(of, selectors, leaders, self.patience(of, command)).await)
+                let Inner { matching, marked, pods, .. } = &**self;
+                let patience = self.patience(of, command);
+                let listed = list_pods(&id.election, selectors, leaders, matching, marked, pods, patience);
+                Outcome::PodsListed(listed.await)
             }
             Command::ReadPod { name } => Outcome::PodRead(self.pods.read(namespace, name).await),
             Command::WritePod(write) => Outcome::PodWritten(self.pods.write(namespace, write).await),
@@ -492,7 +521,12 @@ impl Executor {
     }
 
     async fn release_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
-        Ok(self.stores.get(&key.store)?.release(key, version).await)
+        let store = self.stores.get(&key.store)?;
+        Ok(match store.shared() {
+            Some(shared) => shared.release(key, version).await,
+            // No other cluster waits for the lock.
+            None => RecordOutcome::Written(version),
+        })
     }
 
     async fn give_record(
@@ -502,19 +536,23 @@ impl Executor {
         to: &PlacedBid,
         record: &Record,
     ) -> Result<RecordOutcome, Failure> {
-        Ok(self.stores.get(&key.store)?.give(key, version, to, record).await)
+        Ok(shared(&*self.stores.get(&key.store)?)?.give(key, version, to, record).await)
     }
 
     async fn write_bid(&self, id: &ElectionId, key: &Key, bid: &Bid) -> Result<RecordOutcome, Failure> {
-        let written = self.stores.get(&key.store)?.bid(key, &owner(id), bid).await;
+        let written = shared(&*self.stores.get(&key.store)?)?.bid(key, &owner(id), bid).await;
         if let RecordOutcome::Failed(failure) = &written {
-            tracing::warn!(election = %id.election, "another cluster offers the lock, and the bid for it can't be written: {}", failure.text());
+            tracing::warn!(election = %id.election, "another cluster offers the lock, but the bid for it can't be written: {}", failure.text());
         }
         Ok(written)
     }
 
+    async fn write_remark(&self, key: &Key, remark: Option<(Term, Difference)>) -> Result<(), Failure> {
+        shared(&*self.stores.get(&key.store)?)?.remark(key, remark).await
+    }
+
     async fn remove_bid(&self, key: &Key, cluster: &str, version: Version) -> Result<RecordOutcome, Failure> {
-        Ok(self.stores.get(&key.store)?.remove_bid(key, cluster, version).await)
+        Ok(shared(&*self.stores.get(&key.store)?)?.remove_bid(key, cluster, version).await)
     }
 
     async fn delete_record(&self, key: &Key, version: Version) -> Result<RecordOutcome, Failure> {
@@ -543,6 +581,11 @@ impl Executor {
     fn show(&self, key: &Key, version: Version, stored: Stored) {
         self.requests.tell(Input::Records(StoreEvent::Changed(key.clone(), version, stored)));
     }
+}
+
+/// What only clusters that share a store ask of it.
+fn shared(store: &dyn LockStore) -> Result<&dyn SharedLocks, Failure> {
+    store.shared().ok_or_else(|| Failure::Refused("other clusters can't use the locks of this store".into()))
 }
 
 fn owner(id: &ElectionId) -> Owner {

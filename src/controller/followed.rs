@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lictor_core::{FollowedLock, Key};
+use lictor_process::spawn;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::input::Input;
 use super::names::ElectionName;
-use crate::process::spawn;
 use crate::store::Stores;
 
 /// How long to wait for a store that is unusable at present.

@@ -1,6 +1,7 @@
 //! Everything that is known of the cluster, kept up to date whether or not this replica acts. The index only computes.
 
 mod circles;
+mod clusters;
 mod conflicts;
 mod dirty;
 mod elections;
@@ -8,6 +9,7 @@ mod locks;
 mod mentions;
 mod naming;
 mod nodes;
+mod objects;
 mod pods;
 mod remains;
 mod routing;
@@ -16,21 +18,27 @@ mod switchovers;
 mod tests;
 mod workloads;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{
-    Deletions, Election, Instant, Key, Locks, Names, Node, PodCache, Rival, Slice, StoreId, Uid, Version,
-};
+use lictor_api::{Classes, LeaderElection};
+use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, Rival, StoreId, Uid, Version};
+use lictor_kubernetes::Change;
 
-use self::dirty::Dirty;
-use self::mentions::Mentions;
-use self::naming::{CatalogService, Naming};
-pub(super) use self::switchovers::OfElection;
-use super::entry::{Entry, Surroundings};
-use super::lookup::{Labels, WorkloadCache};
-use super::names::{Coverage, ElectionId, ElectionName, Namespace};
-use crate::api::{Classes, LeaderElection};
-use crate::kubernetes::ServiceObject;
+use self::clusters::Clusters;
+use self::conflicts::{Conflicts, mark_neighbours};
+use self::elections::Elections;
+use self::locks::Records;
+use self::naming::Filed;
+use self::nodes::Nodes;
+pub(super) use self::objects::OfElection;
+use self::objects::{Content, Objects};
+use self::pods::Pods;
+use self::remains::Remains;
+use self::routing::{Services, Slices};
+use self::switchovers::Switchovers;
+use self::workloads::Workloads;
+use super::entry::{Entry, Surroundings, ToldElsewhere};
+use super::names::{ElectionId, ElectionName, Namespace};
 
 /// The caches. Hash maps hold what is only looked up; ordered maps hold what is iterated over, so that each run decides alike.
 pub(super) struct Index {
@@ -39,65 +47,21 @@ pub(super) struct Index {
     pub(super) classes: Classes,
     /// Deleted classes that still serve elections, as they were last seen.
     departed: Classes,
-    nodes: BTreeMap<String, Node>,
-    namespaces: BTreeMap<Namespace, Content>,
+    pub(super) objects: Objects,
+    nodes: Nodes,
     pub(super) locks: Locks,
-    /// Locks that other clusters hold, even if this replica does not know which sessions belong to its own cluster.
-    elsewhere: BTreeMap<Key, Rival>,
-    /// The keys of these locks, by the name of the election there.
-    led_at: BTreeMap<ElectionName, BTreeSet<Key>>,
-    /// C6: when such a lock vanished without its holder having released it.
-    vanished: BTreeMap<Key, Instant>,
-    naming: Naming<Key>,
-    /// The elections of each service in Consul's catalog.
-    registering: Naming<CatalogService>,
-    /// Elections by uid.
-    uids: HashMap<Uid, ElectionName>,
-    /// The elections that are decided by another lock than the one that they name, by that lock.
-    deciding: Naming<Key>,
-    decided: BTreeMap<ElectionName, Key>,
-    /// Elections whose lock is kept while workloads end, so that a change of any pod may matter to them.
-    winding_down: BTreeSet<ElectionName>,
-    /// Elections with a change under way.
-    unfinished: BTreeSet<ElectionName>,
-    /// Pods by node.
-    on_node: HashMap<String, BTreeSet<(Namespace, String)>>,
-    deletions: Deletions,
+    clusters: Clusters,
+    pub(super) filed: Filed,
     /// Whether this replica acts, and removes what departed elections left behind.
     acts: bool,
     /// Locks of unknown elections.
     unclaimed: BTreeSet<Key>,
-    /// The elections to decide.
-    dirty: Dirty,
     /// Elections that may now follow another lock than before.
     following: BTreeSet<ElectionName>,
 }
 
-/// The known contents of one namespace.
-#[derive(Default)]
-struct Content {
-    pods: PodCache,
-    labels: Labels,
-    /// Pods by the election that has marked them.
-    marked: HashMap<String, Names>,
-    elections: HashMap<String, Box<Entry>>,
-    mentions: Mentions,
-    workloads: WorkloadCache,
-    services: BTreeMap<String, ServiceObject>,
-    /// The slices that lictor writes.
-    slices: BTreeMap<String, Slice>,
-    /// Switchovers, by their election.
-    switchovers: BTreeMap<String, OfElection>,
-    /// The elections of each Switchover: one, unless its name was given again.
-    switched: HashMap<String, Names>,
-    /// Elections whose name still belongs to a departed one, until that one's remains are removed.
-    waiting: BTreeMap<String, (Version, Uid, LeaderElection)>,
-    /// The elections that have to do with each pod.
-    concerned: HashMap<String, Names>,
-}
-
 /// One election, with its surroundings.
-pub(super) struct Found<'a> {
+pub(super) struct ElectionContext<'a> {
     pub(super) entry: &'a mut Entry,
     /// The contents of its namespace.
     pub(super) around: Surroundings<'a>,
@@ -106,18 +70,9 @@ pub(super) struct Found<'a> {
     pub(super) locks: &'a Locks,
     /// The holder of its lock, if that is another cluster.
     pub(super) rival: Option<&'a Rival>,
-    /// Another key at which another cluster holds the lock of an election of this name.
-    pub(super) other_key: Option<(&'a Key, &'a Rival)>,
+    pub(super) told: ToldElsewhere<'a>,
     /// C6: when the lock vanished, if another cluster held it then.
     pub(super) vanished: Option<Instant>,
-}
-
-impl Content {
-    /// The elections that select a pod.
-    fn selecting(&self, pod: &str) -> impl Iterator<Item = &String> {
-        let concerned = self.concerned.get(pod).into_iter().flatten();
-        concerned.filter(move |name| self.elections.get(*name).is_some_and(|entry| entry.members.select(pod)))
-    }
 }
 
 impl Index {
@@ -127,26 +82,60 @@ impl Index {
             operator_id,
             classes: Classes::new(),
             departed: Classes::new(),
-            nodes: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
+            objects: Objects::default(),
+            nodes: Nodes::default(),
             locks: Locks::default(),
-            elsewhere: BTreeMap::new(),
-            led_at: BTreeMap::new(),
-            vanished: BTreeMap::new(),
-            naming: Naming::default(),
-            registering: Naming::default(),
-            uids: HashMap::new(),
-            deciding: Naming::default(),
-            decided: BTreeMap::new(),
-            winding_down: BTreeSet::new(),
-            unfinished: BTreeSet::new(),
-            on_node: HashMap::new(),
-            deletions: Deletions::default(),
+            clusters: Clusters::default(),
+            filed: Filed::default(),
             acts: false,
             unclaimed: BTreeSet::new(),
-            dirty: Dirty::default(),
             following: BTreeSet::new(),
         }
+    }
+
+    pub(super) fn elections(&mut self) -> Elections<'_> {
+        self.remains().elections
+    }
+
+    pub(super) fn remains(&mut self) -> Remains<'_> {
+        let Self { controller, operator_id, classes, departed, objects, locks, filed, unclaimed, following, .. } = self;
+        let elections = Elections { controller, classes, departed, objects, filed, locks, following };
+        Remains { operator_id, acts: self.acts, unclaimed, elections }
+    }
+
+    pub(super) fn pods(&mut self) -> Pods<'_> {
+        let Self { objects, nodes, filed, locks, .. } = self;
+        Pods { objects, nodes, filed, locks }
+    }
+
+    pub(super) fn workloads(&mut self) -> Workloads<'_> {
+        Workloads(&mut self.objects)
+    }
+
+    pub(super) fn services(&mut self) -> Services<'_> {
+        Services(&mut self.objects)
+    }
+
+    pub(super) fn slices(&mut self) -> Slices<'_> {
+        Slices(&mut self.objects)
+    }
+
+    pub(super) fn switchovers(&mut self) -> Switchovers<'_> {
+        Switchovers(&mut self.objects)
+    }
+
+    pub(super) fn records(&mut self) -> Records<'_> {
+        let Self { objects, locks, clusters, filed, unclaimed, .. } = self;
+        Records { locks, clusters, filed, unclaimed, objects }
+    }
+
+    pub(super) fn conflicts(&self) -> Conflicts<'_> {
+        let Self { objects, filed, locks, .. } = self;
+        Conflicts { objects, filed, locks }
+    }
+
+    pub(super) fn apply_nodes(&mut self, change: Change<(String, Node)>) {
+        self.nodes.apply(change, &mut self.objects);
     }
 
     /// Takes the elections that may follow another lock than at the last call, whatever the cause.
@@ -156,80 +145,167 @@ impl Index {
 
     /// Takes this many elections to decide at most, the urgent ones first.
     pub(super) fn take_dirty(&mut self, at_most: usize) -> Vec<ElectionName> {
-        self.dirty.take(at_most)
+        self.objects.dirty.take(at_most)
     }
 
     pub(super) fn mark(&mut self, election: &ElectionName) {
-        self.dirty.mark(election.clone());
+        self.objects.dirty.mark(election.clone());
     }
 
     /// Marks an election as urgent, because its leader may depend on it.
     pub(super) fn mark_urgent(&mut self, election: &ElectionName) {
-        self.dirty.mark_urgent(election.clone());
+        self.objects.dirty.mark_urgent(election.clone());
     }
 
     pub(super) fn mark_all(&mut self) {
-        let all: Vec<ElectionName> = self.elections().collect();
-        self.dirty.extend(all);
+        let all: Vec<ElectionName> = self.objects.elections().collect();
+        self.objects.dirty.extend(all);
+    }
+
+    /// Marks the elections that an election is in the way of, or that are in its way.
+    pub(super) fn mark_neighbours(&mut self, election: &ElectionName) {
+        mark_neighbours(&mut self.objects, &self.filed, election);
     }
 
     /// Files an election under the lock that its decisions are about.
     pub(super) fn note_decided(&mut self, election: &ElectionName) {
-        let entry = self.named(election);
-        let own = entry.and_then(Entry::spec).map(|spec| &spec.key);
-        let other = entry.and_then(|entry| entry.decisions.key()).filter(|key| Some(*key) != own).cloned();
-        let decided = entry.and_then(Entry::election);
-        let (winds_down, unfinished) =
-            decided.map_or((false, false), |decided| (decided.winding_down().is_some(), decided.is_unfinished()));
-        let before = self.decided.get(election);
-        if before != other.as_ref() {
-            self.deciding.rename(election, before, other.as_ref());
-            match other {
-                Some(key) => drop(self.decided.insert(election.clone(), key)),
-                None => drop(self.decided.remove(election)),
+        self.filed.note_decided(election, self.objects.named(election));
+    }
+
+    pub(super) fn apply_elections(&mut self, change: Change<(Version, Uid, LeaderElection)>) -> Vec<Entry> {
+        let mut removed = Vec::new();
+        match change {
+            Change::Applied((version, uid, election)) => removed.extend(self.put_election(version, uid, election)),
+            Change::Deleted((version, uid, election)) => {
+                removed.extend(self.remove_election(&name_of(&election), &uid, version));
             }
+            Change::All(scope, version, elections) => {
+                let present: BTreeSet<Uid> = elections.iter().map(|(_, uid, _)| uid.clone()).collect();
+                let mut gone = Vec::new();
+                for (namespace, content) in self.objects.covered(scope.into()) {
+                    let waiting = content
+                        .waiting
+                        .iter()
+                        .filter(|(_, (known, uid, _))| *known <= version && !present.contains(uid));
+                    gone.extend(waiting.map(|(name, (_, uid, _))| ElectionId {
+                        election: namespace.election(name),
+                        uid: uid.clone(),
+                    }));
+                    let known = content
+                        .elections
+                        .values()
+                        .filter(|entry| entry.object.version() <= version && !present.contains(&entry.object.id().uid));
+                    gone.extend(known.map(|entry| entry.object.id().clone()));
+                }
+                gone.sort();
+                for ElectionId { election, uid } in gone {
+                    removed.extend(self.remove_election(&election, &uid, version));
+                }
+                for (version, uid, election) in elections {
+                    removed.extend(self.put_election(version, uid, election));
+                }
+            }
+            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
         }
-        set(&mut self.winding_down, election, winds_down);
-        set(&mut self.unfinished, election, unfinished);
+        removed
     }
 
-    /// Forgets the locks of all decisions.
-    pub(super) fn forget_decided(&mut self) {
-        self.deciding = Naming::default();
-        self.decided.clear();
-        self.winding_down.clear();
-        self.unfinished.clear();
+    /// Puts the current election in. Returns an earlier one of the same name that it replaces.
+    pub(super) fn put_election(&mut self, version: Version, uid: Uid, mut object: LeaderElection) -> Option<Entry> {
+        if self.objects.deletions.cover(&uid, version) {
+            return None;
+        }
+        object.metadata.managed_fields = None;
+        let name = name_of(&object);
+        let (uid, object) = self.remains().give_way(&name, version, uid, object)?;
+        let known = self.objects.namespaces.entry(name.namespace.clone()).or_default().elections.get_mut(&name.name);
+        let replaced = match known {
+            Some(known) if known.object.version() >= version => return None,
+            Some(known) if known.object.id().uid == uid => {
+                if !known.renew(version, object) {
+                    self.elections().note_mentions(&name);
+                    self.mark(&name);
+                    return None;
+                }
+                None
+            }
+            Some(known) => {
+                let uid = known.object.id().uid.clone();
+                let Some(earlier) = self.remove_election(&name, &uid, version) else {
+                    return self.put_election(version, Uid(object.metadata.uid.clone().unwrap_or_default()), object);
+                };
+                Some((earlier, object))
+            }
+            None => {
+                let id = ElectionId { election: name.clone(), uid };
+                let entry = Entry::new(id, version, object, &self.operator_id);
+                self.elections().add(entry);
+                None
+            }
+        };
+        if let Some((earlier, object)) = replaced {
+            let uid = Uid(object.metadata.uid.clone().unwrap_or_default());
+            self.put_election(version, uid, object);
+            return Some(earlier);
+        }
+        self.elections().resolve_again(&name);
+        None
     }
 
-    /// Whether any election has a change under way.
-    pub(super) fn is_unfinished(&self) -> bool {
-        !self.unfinished.is_empty()
+    /// Removes an election as of a version, unless the name belongs to another one by now.
+    fn remove_election(&mut self, election: &ElectionName, uid: &Uid, version: Version) -> Option<Entry> {
+        self.objects.deletions.note(uid, version);
+        if self.remains().keep_place(election, uid) {
+            return None;
+        }
+        self.elections().take_out(election)
     }
 
-    /// Whether any lock is kept until workloads have ended.
-    pub(super) fn winds_down(&self) -> bool {
-        !self.winding_down.is_empty()
+    /// Removes the remains of elections here from now on.
+    pub(super) fn act(&mut self) {
+        self.acts = true;
     }
 
-    /// All elections, in the order of their names.
-    pub(super) fn elections(&self) -> impl Iterator<Item = ElectionName> {
-        self.namespaces.iter().flat_map(|(namespace, content)| {
-            let names: BTreeSet<&String> = content.elections.keys().collect();
-            names.into_iter().map(|name| namespace.election(name)).collect::<Vec<_>>()
-        })
+    /// Leaves the remains of elections to another replica.
+    pub(super) fn stand_by(&mut self) {
+        self.acts = false;
+        self.switchovers().stand_by();
+        let gone = self.objects.entries().filter(|entry| entry.object.is_gone());
+        let gone: BTreeSet<ElectionName> = gone.map(|entry| entry.object.election().clone()).collect();
+        for election in gone {
+            let locks = self.objects.named(&election).map(|entry| self.locks.of(&entry.object.id().uid));
+            let locks: Vec<Key> = locks.into_iter().flatten().map(|(key, _)| key.clone()).collect();
+            self.unclaimed.extend(locks);
+            self.bury(&election);
+        }
     }
 
-    /// All elections, in no order.
-    pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.namespaces.values_mut().flat_map(|namespace| namespace.elections.values_mut().map(AsMut::as_mut))
+    /// Whether no election has left anything that this lictor has to remove.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        let mut left = self.objects.entries().filter(|entry| {
+            (entry.object.is_served() || entry.object.is_gone())
+                && !entry.withdrawn
+                && entry.object.may_have_left(&self.locks, &self.operator_id)
+        });
+        left.next().is_none()
+    }
+
+    /// Forgets a departed election of which nothing is left. Its name goes to the election that waits for it.
+    pub(super) fn bury(&mut self, election: &ElectionName) {
+        let content = self.objects.namespaces.get_mut(&election.namespace);
+        let waiting = content.and_then(|content| content.waiting.remove(&election.name));
+        self.elections().take_out(election);
+        if let Some((version, uid, object)) = waiting {
+            self.put_election(version, uid, object);
+        }
     }
 
     /// Forgets the versions, because the API server's store was restored to an earlier state and everything is listed again. The index
     /// keeps elections until then, and their terms for longer.
     pub(super) fn forget_versions(&mut self) {
-        self.deletions = Deletions::default();
-        self.on_node.clear();
-        for content in self.namespaces.values_mut() {
+        self.objects.deletions = Deletions::default();
+        self.nodes.pods.clear();
+        for content in self.objects.namespaces.values_mut() {
             content.pods.clear();
             content.labels.forget_pods();
             content.marked.clear();
@@ -243,7 +319,7 @@ impl Index {
             for entry in content.elections.values_mut() {
                 // This replica need not have acted.
                 let recorded = entry.object.record(&self.locks).map(|record| record.term);
-                let shared = entry.spec().is_some_and(|spec| spec.consul.is_some());
+                let shared = entry.spec().is_some_and(|spec| spec.shared.is_some());
                 let told = Some(entry.object.status_term()).filter(|term| term.is_credible(shared));
                 let terms = [entry.election().map(Election::term), recorded, told];
                 if let Some(highest) = terms.into_iter().flatten().max() {
@@ -257,79 +333,42 @@ impl Index {
     }
 
     pub(super) fn dirty_count(&self) -> usize {
-        self.dirty.len()
+        self.objects.dirty.len()
     }
 
     pub(super) fn entry(&mut self, id: &ElectionId) -> Option<&mut Entry> {
-        self.named_mut(&id.election).filter(|entry| entry.object.id().uid == id.uid)
+        self.objects.named_mut(&id.election).filter(|entry| entry.object.id().uid == id.uid)
     }
 
     /// An election and its surroundings.
-    pub(super) fn find(&mut self, election: &ElectionName) -> Option<Found<'_>> {
-        let Self { namespaces, nodes, locks, elsewhere, led_at, vanished, .. } = self;
-        let content = namespaces.get_mut(&election.namespace)?;
+    pub(super) fn find(&mut self, election: &ElectionName) -> Option<ElectionContext<'_>> {
+        let Self { objects, nodes, locks, clusters, .. } = self;
+        let content = objects.namespaces.get_mut(&election.namespace)?;
         let Content { pods, labels, elections, workloads, services, slices, switchovers, .. } = content;
         let around = Surroundings { pods, labels, workloads, services, slices };
         let (entry, switchovers) = (elections.get_mut(&election.name)?, switchovers.get_mut(&election.name));
         let key = entry.spec().map(|spec| &spec.key);
-        let rival = key.and_then(|key| elsewhere.get(key));
-        let vanished = key.and_then(|key| vanished.get(key)).copied();
-        let other_key = key.and_then(|key| {
-            let found = led_at.get(election)?.iter().find(|other| other.store == key.store && *other != key)?;
-            Some((found, elsewhere.get(found)?))
-        });
-        Some(Found { entry, around, switchovers, nodes, locks, rival, other_key, vanished })
+        let rival = key.and_then(|key| clusters.held.get(key));
+        let vanished = key.and_then(|key| clusters.vanished.get(key)).copied();
+        let told = clusters.told(election, key);
+        Some(ElectionContext { entry, around, switchovers, nodes: &nodes.known, locks, rival, told, vanished })
     }
 
     /// Whether another cluster holds the lock that an election names.
     pub(super) fn is_held_elsewhere(&self, election: &ElectionName) -> bool {
-        let spec = self.named(election).and_then(Entry::spec);
-        spec.is_some_and(|spec| self.elsewhere.contains_key(&spec.key))
+        let spec = self.objects.named(election).and_then(Entry::spec);
+        spec.is_some_and(|spec| self.clusters.held.contains_key(&spec.key))
     }
 
     /// The lock that an election follows, if it follows any.
     pub(super) fn followed_by(&self, election: &ElectionName) -> Option<&Key> {
-        let entry = self.named(election).filter(|entry| !entry.object.is_deleted())?;
+        let entry = self.objects.named(election).filter(|entry| !entry.object.is_deleted())?;
         entry.spec()?.followed.as_ref().map(|followed| &followed.key)
-    }
-
-    fn named(&self, election: &ElectionName) -> Option<&Entry> {
-        self.namespaces.get(&election.namespace)?.elections.get(&election.name).map(AsRef::as_ref)
-    }
-
-    fn named_mut(&mut self, election: &ElectionName) -> Option<&mut Entry> {
-        self.namespaces.get_mut(&election.namespace)?.elections.get_mut(&election.name).map(AsMut::as_mut)
-    }
-
-    /// Forgets a namespace with no known contents.
-    fn tidy(&mut self, namespace: &Namespace) {
-        let is_empty = |content: &Content| {
-            let Content { pods, elections, workloads, services, slices, waiting, switchovers, .. } = content;
-            pods.is_empty()
-                && elections.is_empty()
-                && workloads.is_empty()
-                && services.is_empty()
-                && slices.is_empty()
-                && waiting.is_empty()
-                && switchovers.is_empty()
-        };
-        if self.namespaces.get(namespace).is_some_and(is_empty) {
-            self.namespaces.remove(namespace);
-        }
-    }
-
-    /// The contents of the namespaces that a list covers.
-    fn covered(&self, coverage: Coverage) -> impl Iterator<Item = (&Namespace, &Content)> {
-        self.namespaces.iter().filter(move |(namespace, _)| coverage.includes(namespace))
     }
 }
 
-fn set(elections: &mut BTreeSet<ElectionName>, election: &ElectionName, is: bool) {
-    if is != elections.contains(election) {
-        if is {
-            elections.insert(election.clone());
-        } else {
-            elections.remove(election);
-        }
-    }
+/// The name of an election, according to its object.
+fn name_of(election: &LeaderElection) -> ElectionName {
+    let namespace = Namespace::from(election.metadata.namespace.clone().unwrap_or_default());
+    namespace.election(election.metadata.name.clone().unwrap_or_default())
 }

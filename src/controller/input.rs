@@ -1,16 +1,18 @@
 //! The inputs of the loop.
 
 use futures::StreamExt;
+use lictor_api::{ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
     Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, TitleRead, Uid, Version, WorkloadId,
     WorkloadKind,
 };
+use lictor_kubernetes::Change;
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::spawn;
 use tokio::sync::mpsc;
 
 use super::names::{ElectionId, Namespace, SwitchoverId};
-use crate::api::{ElectionClass, LeaderElection, Switchover};
-use crate::kubernetes::{Change, ClaimUpdate, Leftovers, ServiceObject, WorkloadObject};
-use crate::process::spawn;
+use crate::kubernetes::{Leftovers, ServiceObject, ServiceWrite, WorkloadObject};
 use crate::store::{Registration, StoreEvent};
 
 /// An observation, or the result of a request.
@@ -38,6 +40,9 @@ pub enum Input {
     Slice(Namespace, Result<Box<Slice>, (String, Uid)>),
     /// The leftovers in the Service of an election, other than lictor's slices, that the search with this number found.
     Leftovers(ElectionId, u64, Result<Leftovers, Failure>),
+    /// The outcome of this write of a Service that lictor creates: its uid and version; `None` if the Service had changed meanwhile, or is
+    /// gone.
+    Service(ElectionId, ServiceWrite, Result<Option<(Uid, Version)>, Failure>),
     /// The owners of the keys on a candidate of an election: the object with this uid, as it was read.
     Title(ElectionId, Uid, Result<TitleRead, Failure>),
     /// News of locks.
@@ -53,6 +58,8 @@ pub enum Input {
     Switched(SwitchoverId, u64, Box<Result<Option<Switchover>, Option<Failure>>>),
     /// The outcome of a registration of the leader in the store's own directory.
     Registered(ElectionId, Registration, Result<bool, Failure>),
+    /// The outcome of the write of a remark for the cluster that leads.
+    Remarked(ElectionId, Result<(), Failure>),
     /// Whether the leader that is probed under this number fails in this way, and if so the address and the answer.
     Probed(ElectionId, u64, ProbeFailure, Result<(), String>),
     /// Whether this replica acts.

@@ -5,7 +5,6 @@
 
 mod announce;
 mod class_status;
-mod consul;
 mod dial;
 mod entry;
 mod executor;
@@ -21,6 +20,7 @@ mod permit;
 mod run;
 mod status;
 mod steps;
+mod stores;
 mod switchover;
 mod sync;
 mod timers;
@@ -29,3 +29,4 @@ pub use dial::{Connection, Dial, dialer};
 pub use input::Input;
 pub use parameters::{Parameters, Purpose};
 pub use run::Controller;
+pub use stores::Clients;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
-use lictor_core::{Concern, Holder, Key, Locks, Record, Scope, StoreId, Stored, Term, Version};
-
-use super::names::{ElectionId, ElectionName};
-use crate::api::{
+use lictor_api::{
     ACCEPTED, BUILT_IN_CLASS, Classes, FINALIZER, LeaderElection, LeaderElectionStatus, Refusal, Resolved, has_default,
     resolve,
 };
+use lictor_core::{Concern, Holder, Key, Locks, Record, Scope, StoreId, Stored, Term, Version};
+
+use super::names::{ElectionId, ElectionName};
 
 /// The reason of a refusal: without a leader, the election's workloads would keep its own candidates from running.
 pub(super) const CIRCULAR_WORKLOADS: &str = "CircularWorkloads";
@@ -279,7 +279,7 @@ impl ElectionObject {
 
 /// The leader's name: that of its pod, or of the cluster that leads.
 pub(super) fn holder_name(object: &ElectionObject, holder: &Holder) -> String {
-    let cluster = || object.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| consul.cluster.clone());
+    let cluster = || object.spec().and_then(|spec| spec.cluster_name()).map(str::to_owned);
     holder.pod.clone().or_else(cluster).unwrap_or_default()
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::Client;
 use lictor_core::{Failure, Instant, WorkloadKind};
+use lictor_kubernetes::{Change, WatchFailure};
+use lictor_process::monotonic;
 use tokio::sync::mpsc;
 
 use super::input::{Input, forward};
 use super::names::{Coverage, Namespace};
-use crate::kubernetes::{Change, Namespaces, WatchFailure, watch_services, watch_slices, watch_workloads};
-use crate::process::monotonic;
+use crate::kubernetes::{Namespaces, watch_services, watch_slices, watch_workloads};
 
 /// How long a departing election waits for a watch that has never worked, because the API server may just have been started.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use lictor_consul::Connect;
 use tokio::sync::Notify;
 
 use super::dial::Dial;
+use super::stores::Clients;
 use crate::kubernetes::Namespaces;
 use crate::store::LockStore;
 
@@ -41,8 +41,8 @@ pub struct Parameters {
     pub request_timeout: Duration,
     /// The locks in Leases.
     pub leases: Arc<dyn LockStore>,
-    /// The connection to the locks in Consul.
-    pub consul: Connect,
+    /// How the stores of classes are reached.
+    pub clients: Clients,
     /// The way connections to pods are made.
     pub dial: Dial,
     /// Notified when another replica seems to act.

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
+use lictor_api::{COMPLETE, ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
     ClaimState, Election, Failure, FollowedLock, Instant, Key, OpId, Outcome, SharedStores, StoreId, Uid, Version,
 };
+use lictor_kubernetes::{Change, version_of};
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::{NAP, monotonic, nap, wall};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::announce::announce_failed_switchover;
 use super::class_status::ClassReporter;
-use super::consul::{ConsulStores, Context};
-use super::entry::{Reach, WATCHED, probe_client};
+use super::entry::{ProbeContext, WATCHED, probe_client};
 use super::executor::Executor;
 use super::followed::FollowedLocks;
 use super::index::Index;
@@ -22,18 +25,17 @@ use super::names::{ElectionId, ElectionName, SwitchoverId};
 use super::on_demand::{OnDemandWatches, Watched};
 use super::parameters::{Parameters, Purpose};
 use super::steps::{
-    Circumstances, accept, desire, execute, follow, gather, refuse_all, report, settle, step, step_aside, withdraw,
+    Circumstances, Sources, accept, desire, execute, follow, gather, keep_service, refuse_all, report, settle, step,
+    step_aside, withdraw,
 };
+use super::stores::{ClassStores, Context};
 use super::switchover::Written;
 use super::sync::Sync;
 use super::timers::{Moment, Soonest, Timers};
-use crate::api::{COMPLETE, ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{
-    Change, ClaimUpdate, Namespaces, resource_name, version_of, watch_classes, watch_elections, watch_nodes,
-    watch_pods, watch_switchovers,
+    Namespaces, ServiceWrite, resource_name, watch_classes, watch_elections, watch_nodes, watch_pods, watch_switchovers,
 };
-use crate::process::{NAP, monotonic, nap, wall};
-use crate::store::{LockStore, StoreEvent, Stores};
+use crate::store::{LockStore, Registration, StoreEvent, Stores};
 use crate::telemetry::{Health, Metrics};
 
 /// How long a stopping operator may take to finish what it has begun.
@@ -52,7 +54,6 @@ pub struct Controller {
     operator_id: String,
     lease_duration: Duration,
     inputs: mpsc::UnboundedReceiver<Input>,
-    sender: mpsc::UnboundedSender<Input>,
     /// The inputs from the watches of the cluster. The watches end when this is dropped.
     observed: mpsc::UnboundedReceiver<Input>,
     client: Client,
@@ -61,7 +62,7 @@ pub struct Controller {
     /// How many times the operator's own Lease has asked to learn everything again.
     rewound: u64,
     claim: watch::Receiver<ClaimUpdate>,
-    reach: Reach,
+    probe_context: ProbeContext,
     /// Notified when another replica seems to act.
     doubt: Arc<Notify>,
     acting: bool,
@@ -71,7 +72,7 @@ pub struct Controller {
     begun: u64,
     sync: Sync,
     shared: SharedStores,
-    consul: ConsulStores,
+    stores: ClassStores,
     classes: ClassReporter,
     watches: OnDemandWatches,
     followed: FollowedLocks,
@@ -107,7 +108,7 @@ impl Controller {
             own_namespace,
             request_timeout,
             leases,
-            consul: connect,
+            clients,
             dial,
             doubt,
         } = parameters;
@@ -125,7 +126,7 @@ impl Controller {
         );
         let followed = FollowedLocks::new(stores.clone(), sender.clone());
         let classes = ClassReporter::start(&client, request_timeout, &controller, claim.clone());
-        let consul = ConsulStores::new(Context {
+        let context = Context {
             client: client.clone(),
             own_namespace,
             controller: controller.clone(),
@@ -133,8 +134,8 @@ impl Controller {
             stores,
             inputs: sender.clone(),
             claim: claim.clone(),
-            connect,
-        });
+        };
+        let class_stores = ClassStores::new(context, clients);
         let sync = Sync::new(&namespaces, health.clone(), metrics.clone());
         let (observed, watches) = watch_cluster(&client, &namespaces, leases.as_ref());
         let updates = futures::stream::unfold(claim.clone(), |mut claim| async move {
@@ -151,21 +152,20 @@ impl Controller {
             executor,
             lease_duration,
             inputs,
-            sender,
             observed,
             client,
             namespaces,
             leases,
             rewound: 0,
             claim,
-            reach: Reach { http: probe_client()?, dial },
+            probe_context: ProbeContext { http: probe_client()?, dial, inputs: sender },
             doubt,
             acting: false,
             said_so: false,
             begun: 0,
             sync,
             shared: SharedStores::default(),
-            consul,
+            stores: class_stores,
             classes,
             watches,
             followed,
@@ -180,7 +180,7 @@ impl Controller {
         let mut draining: Option<Drain> = None;
         loop {
             let now = monotonic();
-            let winds_down = draining.is_some() && self.index.winds_down();
+            let winds_down = draining.is_some() && self.index.filed.winds_down();
             if let Some(drain) = draining.as_mut().filter(|_| winds_down) {
                 // The work after the wind-down needs time, too.
                 drain.until = (now + DRAIN).min(drain.at_most);
@@ -222,10 +222,10 @@ impl Controller {
         // L6: another replica may still use the sessions.
         let alone = self.acting && self.claim.borrow().alone_from <= monotonic();
         let index = &self.index;
-        self.consul.stop(|store| alone && index.is_vacated(store)).await;
+        self.stores.stop(|store| alone && index.objects.is_vacated(store)).await;
     }
 
-    /// Whether the operator's purpose was to withdraw, and nothing that it knows to be its own is held any more.
+    /// Whether the operator's purpose was to withdraw, and it no longer holds anything that it knows to be its own.
     fn is_withdrawn(&mut self) -> bool {
         self.purpose == Purpose::Withdraw
             && self.acting
@@ -236,7 +236,7 @@ impl Controller {
 
     fn is_busy(&self) -> bool {
         // A completed handover still has to reach the status and the Events.
-        self.acting && (self.executor.pending() > 0 || self.index.dirty_count() > 0 || self.index.is_unfinished())
+        self.acting && (self.executor.pending() > 0 || self.index.dirty_count() > 0 || self.index.filed.is_unfinished())
     }
 
     // Observations
@@ -253,7 +253,7 @@ impl Controller {
         match input {
             Input::Pods(change) => {
                 self.note("pods", &change);
-                self.index.apply_pods(change, monotonic());
+                self.index.pods().apply(change, monotonic());
             }
             Input::Nodes(change) => {
                 self.note("nodes", &change);
@@ -263,29 +263,30 @@ impl Controller {
             Input::Elections(change) => self.take_elections(change),
             Input::Switchovers(change) => {
                 self.note("switchovers", &change);
-                self.index.apply_switchovers(change);
+                self.index.switchovers().apply(change);
             }
             Input::Workloads(kind, change) => {
                 self.note_on_demand(Watched::Workloads(kind), resource_name(kind), &change);
-                self.index.apply_workloads(kind, change);
+                self.index.workloads().apply(kind, change);
             }
-            Input::Workload(_, _, Ok(object)) => self.index.put_workload(*object),
-            Input::Workload(namespace, id, Err(uid)) => self.index.lose_workload(&namespace, &id, &uid),
+            Input::Workload(_, _, Ok(object)) => self.index.workloads().put(*object),
+            Input::Workload(namespace, id, Err(uid)) => self.index.workloads().lose(&namespace, &id, &uid),
             Input::Services(change) => {
                 self.note_on_demand(Watched::Services, "services", &change);
-                self.index.apply_services(change);
+                self.index.services().apply(change);
             }
             Input::Slices(change) => {
                 self.note_on_demand(Watched::Slices, "endpointslices", &change);
-                self.index.apply_slices(change);
+                self.index.slices().apply(change);
             }
-            Input::Slice(namespace, Ok(slice)) => self.index.put_slice(&namespace, *slice),
-            Input::Slice(namespace, Err((name, uid))) => self.index.lose_slice(&namespace, &name, &uid),
+            Input::Slice(namespace, Ok(slice)) => self.index.slices().put(&namespace, *slice),
+            Input::Slice(namespace, Err((name, uid))) => self.index.slices().lose(&namespace, &name, &uid),
             Input::Leftovers(id, number, found) => {
                 if self.index.entry(&id).is_some_and(|entry| entry.routing.take(number, found, monotonic())) {
                     self.index.mark(&id.election);
                 }
             }
+            Input::Service(id, write, written) => self.take_service(&id, &write, written),
             Input::Title(id, uid, read) => {
                 if let Some(entry) = self.index.entry(&id) {
                     entry.titles.take(uid, read, monotonic());
@@ -308,20 +309,21 @@ impl Controller {
                         self.metrics.store_held(store, *validity);
                     }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
-                        self.metrics.count_watch_failure("consul");
+                        self.metrics.count_watch_failure(scope.store.kind());
                     }
                     _ => {}
                 }
                 self.observe_store(&event);
-                self.index.apply_records(event, monotonic());
+                self.index.records().apply(event, monotonic());
             }
             Input::Followed(key, lock) => self.take_followed(&key, lock),
             Input::Outcome(id, op, outcome) => self.take_outcome(&id, op, outcome),
             Input::Written(id, number, written) => self.take_written(&id, number, *written),
             Input::Switched(id, number, written) => self.take_switched(&id, number, *written),
-            Input::Registered(id, wanted, written) => {
+            Input::Registered(id, wanted, written) => self.take_registered(&id, wanted, written),
+            Input::Remarked(id, written) => {
                 if let Some(entry) = self.index.entry(&id) {
-                    if let Some(failure) = entry.registered.take(wanted, written, monotonic()) {
+                    if let Some(failure) = entry.remarking.take(written, monotonic()) {
                         tracing::warn!(election = %id.election, "{}", failure.text());
                     }
                     self.index.mark(&id.election);
@@ -348,8 +350,8 @@ impl Controller {
     /// to other objects. The observer that noticed this reports it once.
     fn begin_anew(&mut self) {
         tracing::warn!(
-            "the API server's store was put back to an earlier state, for versions have gone back: all is learnt anew. If that \
-             does not end, start every API server anew"
+            "the API server's store was restored to an earlier state, because its versions have gone back: lictor \
+             reads everything again. If this repeats, restart every API server"
         );
         self.metrics.count_restore();
         self.index.forget_versions();
@@ -360,7 +362,7 @@ impl Controller {
 
     /// Begins the watches that elections with a Service need. A standby begins them too, so that it knows the objects when it acts.
     fn begin_routing(&mut self, change: &Change<(Version, Uid, LeaderElection)>) {
-        let routes = |(_, _, election): &(Version, Uid, LeaderElection)| election.spec.routing.is_some();
+        let routes = |(_, _, election): &(Version, Uid, LeaderElection)| election.spec.service.is_some();
         let found = match change {
             Change::All(_, _, elections) => elections.iter().any(routes),
             Change::Applied(election) => routes(election),
@@ -371,10 +373,10 @@ impl Controller {
 
     fn take_classes(&mut self, change: Change<(String, ElectionClass)>) {
         self.note("electionclasses", &change);
-        self.index.apply_classes(change);
+        self.index.elections().apply_classes(change);
         self.classes.apply(&self.index.classes);
         let index = &self.index;
-        for id in self.consul.apply(&index.classes, |id| index.locks.holds_any(id) || index.uses(id)) {
+        for id in self.stores.apply(&index.classes, |id| index.locks.holds_any(id) || index.objects.uses(id)) {
             self.shared.add(id, monotonic());
         }
     }
@@ -417,7 +419,7 @@ impl Controller {
     fn take_outcome(&mut self, id: &ElectionId, op: OpId, outcome: Outcome) {
         let now = monotonic();
         for pod in outcome.pods() {
-            self.index.put_pod(&id.election.namespace, pod.clone(), now);
+            self.index.pods().put(&id.election.namespace, pod.clone(), now);
         }
         if let Some(entry) = self.index.entry(id) {
             entry.decisions.take(op, outcome, now);
@@ -449,19 +451,19 @@ impl Controller {
 
     fn take_switched(&mut self, id: &SwitchoverId, number: u64, written: Result<Option<Switchover>, Option<Failure>>) {
         let now = monotonic();
-        let Some(known) = self.index.switchover(id) else { return };
+        let Some(known) = self.index.switchovers().find(id) else { return };
         let version = known.version();
         let Some((what, retry)) = known.end(number) else { return };
         match written {
             Ok(Some(switchover)) => {
                 retry.succeeded();
-                self.index.put_switchover(version_of(&switchover), id.uid.clone(), switchover);
+                self.index.switchovers().put(version_of(&switchover), id.uid.clone(), switchover);
                 if what == Written::Ends {
                     self.tell_result(id);
                 }
             }
             // A deletion's own version is not reported, so this assumes the lowest possible one.
-            Ok(None) => self.index.remove_switchover(id, Version(version.0 + 1)),
+            Ok(None) => self.index.switchovers().remove(id, Version(version.0 + 1)),
             Err(None) => retry.conflicted(now),
             Err(Some(failure)) => {
                 if retry.failed(now) {
@@ -475,7 +477,7 @@ impl Controller {
 
     /// Publishes how a Switchover has ended.
     fn tell_result(&mut self, id: &SwitchoverId) {
-        let Some(known) = self.index.switchover(id) else { return };
+        let Some(known) = self.index.switchovers().find(id) else { return };
         let Some(result) = known.result() else { return };
         let message = known.status().conditions.first().map(|condition| condition.message.clone()).unwrap_or_default();
         self.metrics.count_switchover(&result);
@@ -499,7 +501,8 @@ impl Controller {
             | StoreEvent::Broken(..)
             | StoreEvent::Resumed(_)
             | StoreEvent::Elsewhere(..)
-            | StoreEvent::Bids(..) => {}
+            | StoreEvent::Bids(..)
+            | StoreEvent::Remarks(..) => {}
         }
     }
 
@@ -515,7 +518,7 @@ impl Controller {
             if !self.sync.knows_some() {
                 tracing::info!(
                     problem = self.sync.waits(),
-                    "this replica holds the operator's Lease, and elects nobody yet"
+                    "this replica holds the operator's Lease, but elects no leader yet"
                 );
             }
             self.index.mark_all();
@@ -532,10 +535,10 @@ impl Controller {
         }
         if self.acting {
             let sync = &self.sync;
-            self.index.find_remains(|namespace| sync.knows(namespace));
+            self.index.remains().find(|namespace| sync.knows(namespace));
         }
         for store in self.shared.changed(now) {
-            self.index.mark_store(&store);
+            self.index.objects.mark_store(&store);
         }
         self.follow_locks();
         for election in self.sync.take_known() {
@@ -577,6 +580,27 @@ impl Controller {
         }
     }
 
+    fn take_service(
+        &mut self,
+        id: &ElectionId,
+        write: &ServiceWrite,
+        written: Result<Option<(Uid, Version)>, Failure>,
+    ) {
+        let Some(entry) = self.index.entry(id) else { return };
+        if let Some(failure) = entry.service.take(write, written, monotonic()) {
+            tracing::warn!(election = %id.election, "{}", failure.text());
+        }
+        self.index.mark(&id.election);
+    }
+
+    fn take_registered(&mut self, id: &ElectionId, wanted: Registration, written: Result<bool, Failure>) {
+        let Some(entry) = self.index.entry(id) else { return };
+        if let Some(failure) = entry.registered.take(wanted, written, monotonic()) {
+            tracing::warn!(election = %id.election, "{}", failure.text());
+        }
+        self.index.mark(&id.election);
+    }
+
     /// Decides one election, step by step.
     fn decide(&mut self, election: &ElectionName, draining: bool) {
         let moment = Moment { now: monotonic(), wall: wall() };
@@ -587,14 +611,13 @@ impl Controller {
             return self.refuse_switchovers(election, moment);
         };
         found.entry.followed = self.followed.of(election).cloned().unwrap_or_default();
-        let known = (&mut self.watches, &self.shared, &self.consul);
-        let Some(aim) = desire(&mut found, circumstances, known, &self.executor, &mut again) else {
+        let mut sources = Sources { watches: &mut self.watches, shared: &self.shared, stores: &self.stores };
+        let Some(aim) = desire(&mut found, circumstances, &mut sources, &self.executor, &mut again) else {
             return self.look_again(election, &again);
         };
         let alone_from = self.claim.borrow().alone_from;
         let switching = gather(found.switchovers.as_deref_mut(), moment);
-        let (output, verdicts) =
-            step(&mut found, &aim, switching, (&self.watches, &self.shared), alone_from, &mut self.begun, moment);
+        let (output, verdicts) = step(&mut found, &aim, switching, &sources, alone_from, &mut self.begun, moment);
         if output.contested {
             self.doubt.notify_one();
         }
@@ -603,7 +626,7 @@ impl Controller {
             again.add(moment.now);
         }
         if found.entry.decisions.is_withdrawn() && circumstances.ends(&found.entry.object) {
-            withdraw(found.entry, &self.executor, moment, &mut again);
+            withdraw(found.entry, found.around.services, found.told.remarks, &self.executor, moment, &mut again);
             if found.entry.object.is_gone() && found.entry.withdrawn {
                 self.metrics.forget(&election.namespace, &election.name);
                 self.index.bury(election);
@@ -612,8 +635,8 @@ impl Controller {
             return self.look_again(election, &again);
         }
         again.add(found.entry.election().and_then(Election::wake));
-        let probes = (&self.reach, &self.sender, &self.shared);
-        follow(&mut found, aim.desired, probes, &self.executor, moment, &mut again);
+        keep_service(&mut found, aim.desired, &self.watches, &self.executor, moment.now, &mut again);
+        follow(&mut found, aim.desired, &self.probe_context, &self.shared, &self.executor, moment, &mut again);
         report(&mut found, aim.desired, &self.metrics, &self.executor, self.lease_duration, moment, &mut again);
         self.look_again(election, &again);
         if neighbours_care {
@@ -627,7 +650,7 @@ impl Controller {
         if self.purpose == Purpose::Withdraw {
             return;
         }
-        if let Some(all) = self.index.switchovers_of(election) {
+        if let Some(all) = self.index.switchovers().of(election) {
             refuse_all(all, &self.executor, moment, &mut again);
         }
         self.look_again(election, &again);
@@ -647,10 +670,10 @@ impl Controller {
         self.metrics.acting(false);
         self.timers.clear();
         self.index.stand_by();
-        for entry in self.index.entries() {
+        for entry in self.index.objects.entries_mut() {
             entry.stand_by();
         }
-        self.index.forget_decided();
+        self.index.filed.forget_decided();
         self.metrics.forget_all();
         self.index.mark_all();
     }

@@ -10,9 +10,13 @@ mod workloads;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use lictor_api::{
+    ACCEPTED, Asked, CandidateCount, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved, STORE_REACHABLE,
+    condition, is_unknown, unknown,
+};
 use lictor_core::{
-    Absence, Election, Failure, Holder, Instant, Key, Node, Pod, ProbeFailure, Rival, Situation, Slice, Stays,
-    Timestamp, Uid, absence, eligible,
+    Absence, Election, Failure, Holder, Instant, Node, OnlyByKubelet, Pod, ProbeFailure, Rival, Situation, Slice,
+    Stays, Timestamp, Uid, absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -21,14 +25,11 @@ pub(super) use self::ready::refusal_message;
 pub(super) use self::routing::obstacle;
 use self::routing::routed;
 use self::sharing::difference;
+pub(super) use self::sharing::seen_difference;
 use self::workloads::told;
-use super::entry::{Entry, Surroundings};
+use super::entry::{Entry, Surroundings, ToldElsewhere, Unasked};
 use super::object::told_holder;
 use super::timers::Moment;
-use crate::api::{
-    ACCEPTED, CandidateCount, ConsulClass, ELECTED, Leader, LeaderElectionStatus, PAUSED, Refusal, Resolved,
-    STORE_REACHABLE, condition, is_unknown, unknown,
-};
 use crate::wording::{self, in_seconds, led_elsewhere, not_eligible};
 
 /// The status that an election should have now; `None` if the present one stays until more is known.
@@ -36,7 +37,7 @@ pub(super) fn status(
     entry: &Entry,
     candidates: &[(&Pod, Option<&Node>)],
     around: Surroundings<'_>,
-    other_key: Option<(&Key, &Rival)>,
+    elsewhere: ToldElsewhere<'_>,
     Moment { now, wall }: Moment,
     operator_lease: std::time::Duration,
 ) -> Option<LeaderElectionStatus> {
@@ -85,7 +86,7 @@ pub(super) fn status(
         status.term = (term > 0).then_some(term).or(before.term);
         conditions.push(accepted(entry, generation));
         conditions.push(elected(entry, group, spec, candidates, around, now, generation));
-        conditions.push(store_reachable(group, difference(group, spec, other_key), generation));
+        conditions.push(store_reachable(group, difference(group, spec, elsewhere), generation));
         let leading = group.leader().map(|(_, holder, _)| &holder.uid);
         let leading = candidates.iter().map(|(pod, _)| *pod).find(|pod| Some(&pod.uid) == leading);
         conditions.extend(routed(entry, group, leading, slices));
@@ -93,7 +94,7 @@ pub(super) fn status(
         status.workloads = told.as_ref().and_then(|(workloads, _)| workloads.clone());
         conditions.extend(told.map(|(_, condition)| condition));
         if spec.paused {
-            let message = "the election is frozen: set spec.paused to false to go on";
+            let message = "the election is frozen: set spec.paused to false to continue";
             conditions.push(condition(PAUSED, true, "Paused", message, generation));
         }
     }
@@ -116,7 +117,7 @@ fn while_refused(
             Leader { cluster_name, ..leader(holder, Some(*since)) }.named()
         });
         let pod = told_holder(&entry.object, holder);
-        let message = format!("{pod} is the leader, and stays it while the election is refused");
+        let message = format!("{pod} is the leader, and remains so while the election is refused");
         return (Some(told), condition(ELECTED, true, "Elected", message, generation));
     }
     if let Some(absent) = group.absent() {
@@ -140,7 +141,7 @@ fn while_refused(
 
 /// Whether a leader belongs to the cluster in which an election is decided.
 fn is_of(spec: &Resolved, leader: &Leader) -> bool {
-    spec.consul.as_ref().map(|consul| &consul.cluster) == leader.cluster_name.as_ref()
+    spec.cluster_name() == leader.cluster_name.as_deref()
 }
 
 /// The status's leader as a record has it; `None` if it is no pod.
@@ -156,22 +157,23 @@ fn missing(entry: &Entry, around: Surroundings<'_>, holder: &Holder, what: Absen
         || holder.pod.as_ref().and_then(|name| around.pods.get(name)).is_some_and(|pod| pod.uid == holder.uid);
     let unlabelled = what == Absence::Unlabelled;
     let (mut reason, what) = match what {
-        Absence::Gone if is_there() => {
-            ("LabelMissing", format!("{pod} is the leader by the lock, and its labels match the election no more"))
-        }
+        Absence::Gone if is_there() => (
+            "LabelMissing",
+            format!("{pod} is the leader according to the lock, but its labels no longer match the election"),
+        ),
         what => wording::missing(&pod, what),
     };
     let why = if entry.object.refusal().is_some() {
-        ": nobody else is elected while the election is refused (condition Accepted)".to_owned()
+        ": no other pod is elected while the election is refused (condition Accepted)".to_owned()
     } else if entry.spec().is_some_and(|spec| spec.paused) {
-        ": nobody is promoted while the election is paused. Set spec.paused to false to elect another leader".to_owned()
+        ": no pod is promoted while the election is paused. Set spec.paused to false to elect another leader".to_owned()
     } else if let Some(failure) = entry.election().and_then(Election::failure) {
         if unlabelled {
             reason = "HandoverFails";
         }
-        format!(": tried again and again: {}", failure.text())
+        format!(": the operator keeps trying: {}", failure.text())
     } else {
-        ": the operator is about to put that right".to_owned()
+        ": the operator is about to correct this".to_owned()
     };
     condition(ELECTED, false, reason, what + &why, generation)
 }
@@ -199,7 +201,7 @@ fn undecided(
     let unread = matches!(group.situation(), Situation::Starting | Situation::Stale);
     let elected = match group.failure() {
         Some(failure) => {
-            let message = format!("tried again and again: {}", failure.text());
+            let message = format!("the operator keeps trying: {}", failure.text());
             unknown(ELECTED, "LockNotRead", message, generation)
         }
         None if unread => unknown(ELECTED, "LockNotRead", "the lock has not been read yet", generation),
@@ -224,7 +226,7 @@ fn undecided(
 pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
     let before = entry.object.last_status();
     let message =
-        "lictor was uninstalled here: what it wrote is taken off, and nobody is elected until it is installed again";
+        "lictor was uninstalled here: its labels are removed, and no leader is elected until it is installed again";
     let generation = entry.object.generation();
     let told = |type_| condition(type_, false, "Uninstalled", message, generation);
     let conditions = vec![told(ACCEPTED), told(ELECTED)];
@@ -239,11 +241,11 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
 }
 
 /// After a kill of the acting operator, its lease has to end first. Then the leader may have time to recover, or its probe has to fail
-/// often enough. Consul keeps a lock for a while after its holder went silent.
+/// often enough. A shared store keeps a lock for a while after its holder went silent.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
-    let asked = spec.probe.as_ref().filter(|probe| probe.target.is_some());
+    let asked = spec.probe.as_ref().filter(|probe| probe.asked != Asked::Nothing);
     let detection = asked.map(|probe| probe.rules.detection()).unwrap_or_default();
-    let expiry = spec.consul.as_deref().map(ConsulClass::expiry).unwrap_or_default();
+    let expiry = spec.shared.as_ref().map(|shared| shared.expiry()).unwrap_or_default();
     let total = operator_lease + spec.failover_delay.max(detection) + expiry;
     i64::try_from(total.as_secs() + u64::from(total.subsec_nanos() > 0)).unwrap_or(i64::MAX)
 }
@@ -277,11 +279,11 @@ fn leader(holder: &Holder, since: Option<Timestamp>) -> Leader {
 /// T1: the leader in this cluster, if it exists.
 fn leader_here(group: &Election, spec: &Resolved) -> Option<Leader> {
     let (_, holder, since) = group.leader()?;
-    let cluster_name = spec.consul.as_ref().map(|consul| consul.cluster.clone());
+    let cluster_name = spec.cluster_name().map(str::to_owned);
     Some(Leader { cluster_name, ..leader(holder, Some(*since)) }.named())
 }
 
-/// The leader in another cluster, or the session of a program that is not lictor.
+/// The leader in another cluster, or the session of a program other than lictor.
 fn leader_elsewhere(rival: &Rival) -> Leader {
     let Rival { cluster, holder, since, .. } = rival;
     Leader {
@@ -322,8 +324,8 @@ fn elected(
                 ELECTED,
                 false,
                 "StoreRewound",
-                "the store of the lock was put back to an earlier state: the lock is taken when the other clusters must have \
-                 seen that, too",
+                "the store of the lock was restored to an earlier state: this cluster takes the lock once the other \
+                 clusters must have seen this, too",
                 generation,
             );
         }
@@ -332,7 +334,7 @@ fn elected(
                 ELECTED,
                 false,
                 "LockLost",
-                "the lock was lost, and is taken again when the store's lock delay is over",
+                "the lock was lost: this cluster takes it again when the store's lock delay is over",
                 generation,
             );
         }
@@ -344,7 +346,7 @@ fn elected(
     if let Some(failure) = group.failure() {
         let holds = matches!(group.situation(), Situation::Led | Situation::LedDespiteProbe(_)) && leads.is_some();
         let reason = if holds { "LabellingFails" } else { "HandoverFails" };
-        return condition(ELECTED, holds, reason, format!("tried again and again: {}", failure.text()), generation);
+        return condition(ELECTED, holds, reason, format!("the operator keeps trying: {}", failure.text()), generation);
     }
     match (group.situation(), leads) {
         (Situation::LedDespiteProbe(failure), Some(pod)) => despite_probe(entry, group, *failure, pod, now),
@@ -353,7 +355,7 @@ fn elected(
             true,
             "WaitingForRecovery",
             format!(
-                "{pod} has {} s (spec.handover.failoverDelaySeconds) to recover before another is elected: {}",
+                "{pod} has {} s (spec.handover.failoverDelaySeconds) to recover before another pod is elected: {}",
                 spec.failover_delay.as_secs(),
                 not_eligible(*why)
             ),
@@ -373,26 +375,50 @@ fn elected(
             let flaps = || {
                 let (changes, reason) = group.flapping().many(now)?;
                 let message = format!(
-                    "{pod} is the leader, and the leader has changed {changes} times without staying for ten minutes, the last time \
-                     because of {}: `kubectl lictor history {}` has the others",
+                    "{pod} is the leader, but the leader has changed {changes} times without staying for ten minutes, \
+                     most recently because of {}: `kubectl lictor history {}` shows all changes",
                     reason.word(),
                     entry.object.name()
                 );
                 Some(condition(ELECTED, true, "Flapping", message, generation))
             };
+            let unasked = || {
+                let unasked = group.leader().and_then(|(_, holder, _)| entry.probing.unasked(&holder.uid))?;
+                let message = format!("{pod} is the leader, but {}", not_probed(unasked));
+                Some(condition(ELECTED, true, "NotProbed", message, generation))
+            };
             let leads = || condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation);
-            unseen.or_else(limps).or_else(flaps).unwrap_or_else(leads)
+            unseen.or_else(limps).or_else(unasked).or_else(flaps).unwrap_or_else(leads)
         }
         (_, None) => match (entry.workloads.cluster(), entry.following()) {
             (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),
             (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
-            (Some(Ok(())), _) => condition(ELECTED, false, "NoLeader", "the lock is about to be taken", generation),
+            (Some(Ok(())), _) => {
+                condition(ELECTED, false, "NoLeader", "this cluster is about to take the lock", generation)
+            }
             (None, _) => {
                 let why = why_nobody(entry, spec, candidates, now);
                 condition(ELECTED, false, "NoEligiblePod", why, generation)
             }
         },
     }
+}
+
+/// What `likeReadiness` can't ask a leader, as half a sentence.
+fn not_probed(unasked: &Unasked) -> String {
+    let (container, what) = match unasked {
+        Unasked::NoReadinessProbe => {
+            return "no container of it has a readinessProbe, so spec.probe.likeReadiness has no effect: add one, or \
+                    write httpGet, tcpSocket or grpc instead of likeReadiness"
+                .to_owned();
+        }
+        Unasked::Container(container, OnlyByKubelet::Exec) => (container, "runs a command (exec)"),
+        Unasked::Container(container, OnlyByKubelet::OtherHost) => (container, "asks another host (host)"),
+    };
+    format!(
+        "the readinessProbe of its container {container} {what}, which only a kubelet can do, so \
+         spec.probe.likeReadiness does not ask it: write httpGet, tcpSocket or grpc instead of likeReadiness"
+    )
 }
 
 /// The condition `Elected` of a leader that fails its probe and stays.
@@ -408,10 +434,12 @@ fn despite_probe(entry: &Entry, group: &Election, failure: ProbeFailure, pod: &s
     let why = match group.stays() {
         Stays::Alone => "because no other pod is eligible".to_owned(),
         Stays::AllFail => {
-            "because each other pod that could lead has failed the probe, too, since it succeeded last: check spec.probe".to_owned()
+            "because every other eligible pod has failed the probe since its last success, too: check spec.probe"
+                .to_owned()
         }
         Stays::Until(_) => format!(
-            "for now, because the leader has changed {} times in a row: a change that can wait has to, for longer each time",
+            "for now, because the leader has changed {} times in a row: a change that can wait has to, for longer each \
+             time",
             group.flapping().in_row(now)
         ),
     };
@@ -419,7 +447,7 @@ fn despite_probe(entry: &Entry, group: &Election, failure: ProbeFailure, pod: &s
         ELECTED,
         true,
         "ProbeFails",
-        format!("{pod} {fails}, and stays the leader {why}"),
+        format!("{pod} {fails}, but remains the leader {why}"),
         entry.object.generation(),
     )
 }
@@ -433,12 +461,13 @@ fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>
         return format!("the selector matches no pod: {why}");
     }
     if candidates.is_empty() {
-        return "no pod matches spec.selector: scale up what makes the pods, or correct the selector".into();
+        return "no pod matches spec.selector: scale up the workload that creates the pods, or correct the selector"
+            .into();
     }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for (pod, node) in candidates {
         if entry.titles.foreign().contains(&pod.uid) {
-            *reasons.entry("somebody else owns a label of the pod (spec.whenLabelInUse)").or_default() += 1;
+            *reasons.entry("another program owns a label of the pod (spec.whenLabelInUse)").or_default() += 1;
         } else if let Err(why) = eligible(pod, *node, &spec.rules, now) {
             *reasons.entry(not_eligible(why)).or_default() += 1;
         }
@@ -450,8 +479,8 @@ fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>
 fn accepted(entry: &Entry, generation: i64) -> Condition {
     if let Some(spec) = entry.spec().filter(|_| entry.object.class_is_gone()) {
         let message = format!(
-            "the ElectionClass {:?} was deleted: the operator serves the election by what it last knew of the class, and refuses it once \
-             it is started again. Apply the class again, or name another one in spec.className",
+            "the ElectionClass {:?} was deleted: the operator serves the election with the last known settings of the \
+             class, and refuses it after its next start. Apply the class again, or name another one in spec.className",
             spec.class_name
         );
         return condition(ACCEPTED, true, "ClassDeleted", message, generation);
@@ -460,8 +489,8 @@ fn accepted(entry: &Entry, generation: i64) -> Condition {
 }
 
 /// H16.
-const FORGED: &str = "the lock's record claims labels or pods that this cluster never wrote: that is ignored, and the record of the next \
-                      leadership takes its place; find out who else may write that key in Consul";
+const FORGED: &str = "the lock's record claims labels or pods that this cluster never wrote. The operator ignores the \
+     claim, and the next leadership replaces the record: find out who else may write that key in Consul";
 
 fn store_reachable(group: &Election, difference: Option<(&str, String)>, generation: i64) -> Condition {
     if group.is_unconfirmed() {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp as Wall;
+use lictor_api::{ACCEPTED, COMPLETE, FAILED, Switchover, SwitchoverStatus, ended, held_until, left, says};
 use lictor_core::switchover::{Asked, Hold, Target};
 use lictor_core::{Instant, Term, Uid, Version};
 
 use super::entry::Retry;
 use super::names::SwitchoverId;
 use super::timers::Moment;
-use crate::api::{ACCEPTED, COMPLETE, FAILED, Switchover, SwitchoverStatus, ended, held_until, left, says};
 
 /// How often to read the wall clock for a due time, because an administrator may set the clock.
 const LOOK: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub(super) struct KnownSwitchover {
     accepted: Option<Instant>,
     /// Why the operator is giving it up.
     giving_up: Option<Trouble>,
-    over: Option<Over>,
+    expiry: Option<Expiry>,
     begun: u64,
     under_way: Option<Write>,
     retry: Retry,
@@ -49,7 +49,7 @@ pub(super) struct KnownSwitchover {
 
 /// When a finished switchover stops having an effect.
 #[derive(Clone, Copy)]
-struct Over {
+struct Expiry {
     hold: Instant,
     delete: Option<Instant>,
 }
@@ -92,7 +92,7 @@ impl KnownSwitchover {
             due: None,
             accepted: None,
             giving_up: None,
-            over: None,
+            expiry: None,
             begun: 0,
             under_way: None,
             retry: Retry::default(),
@@ -210,15 +210,16 @@ impl KnownSwitchover {
         self.giving_up.get_or_insert(trouble);
     }
 
-    /// The remaining effects of a finished Switchover: until when the order of the candidates heeds it, and when it is deleted.
-    pub(super) fn over(&mut self, Moment { now, wall }: Moment) -> Option<(Option<Hold>, Option<Instant>)> {
+    /// The remaining effects of a finished Switchover: until when the order of the candidates heeds it, and when it is
+    /// deleted.
+    pub(super) fn expiry(&mut self, Moment { now, wall }: Moment) -> Option<(Option<Hold>, Option<Instant>)> {
         self.result()?;
         let spec = &self.seen.spec;
-        let Over { hold, delete } = *self.over.get_or_insert_with(|| {
+        let Expiry { hold, delete } = *self.expiry.get_or_insert_with(|| {
             let ended = ended(&self.seen, wall);
             let hold = now + left(ended, spec.hold_seconds, wall);
             let delete = spec.ttl_seconds_after_finished.map(|seconds| now + left(ended, seconds, wall));
-            Over { hold, delete }
+            Expiry { hold, delete }
         });
         let complete = self.holds(COMPLETE);
         let delete = delete.map(|delete| if complete { delete.max(hold) } else { delete });
@@ -325,18 +326,18 @@ mod tests {
             "completionTime": time(2000), "conditions": [condition(COMPLETE)],
             "from": {"podName": "a", "podUID": "a"}, "to": {"podName": "b", "podUID": "b"},
         });
-        let over = |spec: &Value, moment| known(spec, &status).over(moment).unwrap();
+        let expiry = |spec: &Value, moment| known(spec, &status).expiry(moment).unwrap();
         let hold = |until| Some(Hold { from: Some(Uid("a".into())), to: Uid("b".into()), force: false, until });
-        assert_eq!(over(&json!({"holdSeconds": 300}), at(2100)), (hold(at(2300).now), None));
-        assert_eq!(over(&json!({"holdSeconds": 300}), at(9000)), (hold(at(9000).now), None));
+        assert_eq!(expiry(&json!({"holdSeconds": 300}), at(2100)), (hold(at(2300).now), None));
+        assert_eq!(expiry(&json!({"holdSeconds": 300}), at(9000)), (hold(at(9000).now), None));
         let back = Moment { wall: Timestamp(0), ..at(9000) };
-        assert_eq!(over(&json!({"holdSeconds": 300}), back), (hold(at(9300).now), None));
+        assert_eq!(expiry(&json!({"holdSeconds": 300}), back), (hold(at(9300).now), None));
         let kept = json!({"holdSeconds": 300, "ttlSecondsAfterFinished": 10});
-        assert_eq!(over(&kept, at(2000)), (hold(at(2300).now), Some(at(2300).now)), "its hold is not cut short");
+        assert_eq!(expiry(&kept, at(2000)), (hold(at(2300).now), Some(at(2300).now)), "its hold is not cut short");
         // The first moment counts, and later ones do not.
         let mut known = known(&kept, &status);
-        known.over(at(2000));
-        assert_eq!(known.over(at(2200)), Some((hold(at(2300).now), Some(at(2300).now))));
+        known.expiry(at(2000));
+        assert_eq!(known.expiry(at(2200)), Some((hold(at(2300).now), Some(at(2300).now))));
     }
 
     #[test]
@@ -346,9 +347,9 @@ mod tests {
             "from": {"podName": "a", "podUID": "a"}, "to": {"podName": "b", "podUID": "b"},
         });
         let mut failed = known(&json!({"ttlSecondsAfterFinished": 10}), &status);
-        assert_eq!((failed.result(), failed.over(at(2000))), (Some("R".into()), Some((None, Some(at(2010).now)))));
+        assert_eq!((failed.result(), failed.expiry(at(2000))), (Some("R".into()), Some((None, Some(at(2010).now)))));
         let mut open = known(&json!({}), &json!({}));
-        assert_eq!((open.result(), open.over(at(2000))), (None, None));
+        assert_eq!((open.result(), open.expiry(at(2000))), (None, None));
     }
 
     #[test]

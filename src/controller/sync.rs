@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_core::Failure;
+use lictor_kubernetes::{Change, WatchFailure};
 
 use super::names::{Coverage, ElectionName, Namespace};
-use crate::kubernetes::{Change, Namespaces, WatchFailure};
+use crate::kubernetes::Namespaces;
 use crate::telemetry::{Health, Metrics};
 
 /// The resources that an operator can do without if it lacks the right. Without nodes, the operator notices a lost node later, by the
@@ -81,7 +82,7 @@ impl Sync {
         self.postponed.insert(election);
     }
 
-    /// Takes the elections that need not wait any more.
+    /// Takes the elections that no longer need to wait.
     pub(super) fn take_known(&mut self) -> Vec<ElectionName> {
         if !std::mem::take(&mut self.arrived) {
             return Vec::new();

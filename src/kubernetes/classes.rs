@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{ElectionClass, ElectionClassStatus};
 use lictor_core::Failure;
+use lictor_kubernetes::{patched, within};
 use serde_json::{Value, json};
-
-use super::failure::patched;
-use super::within;
-use crate::api::{ElectionClass, ElectionClassStatus};
 
 /// The classes of a cluster.
 #[derive(Clone)]
@@ -34,19 +32,7 @@ impl ElectionClasses {
         status: &ElectionClassStatus,
     ) -> Result<ElectionClass, Option<Failure>> {
         let mut fields = json!(status);
-        // A merge patch keeps what it does not name, so it has to name the fields that may vanish.
-        for vanishing in ["consul", "conditions"] {
-            if fields.get(vanishing).is_none() {
-                fields[vanishing] = Value::Null;
-            }
-        }
-        if status.consul.is_some() {
-            for vanishing in ["nodeName", "sessions"] {
-                if fields["consul"].get(vanishing).is_none() {
-                    fields["consul"][vanishing] = Value::Null;
-                }
-            }
-        }
+        name_vanished(&json!(seen.status), &mut fields);
         let patch = json!({
             "metadata": {"uid": seen.uid(), "resourceVersion": seen.resource_version()},
             "status": fields,
@@ -56,5 +42,37 @@ impl ElectionClasses {
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
         let written = api.patch_status(&name, &parameters, &patch);
         patched("electionclasses/status", within(self.timeout, written).await)
+    }
+}
+
+/// Sets fields to null that existed before and no longer do, because a merge patch keeps what it does not name.
+fn name_vanished(before: &Value, fields: &mut Value) {
+    let (Value::Object(before), Value::Object(fields)) = (before, fields) else { return };
+    for (name, before) in before {
+        match fields.get_mut(name) {
+            Some(field) => name_vanished(before, field),
+            None => drop(fields.insert(name.clone(), Value::Null)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_names_each_field_that_vanishes() {
+        let named = |before: Value, mut after: Value| {
+            name_vanished(&before, &mut after);
+            after
+        };
+        let full = json!({"observedGeneration": 1, "consul": {"version": "1", "sessions": ["a"]}, "conditions": [{}]});
+        assert_eq!(named(full.clone(), full.clone()), full);
+        assert_eq!(
+            named(full.clone(), json!({"observedGeneration": 2, "consul": {"version": "2"}})),
+            json!({"observedGeneration": 2, "consul": {"version": "2", "sessions": null}, "conditions": null})
+        );
+        assert_eq!(named(full, json!({"conditions": []}))["consul"], Value::Null);
+        assert_eq!(named(Value::Null, json!({"conditions": []})), json!({"conditions": []}), "there was none");
     }
 }

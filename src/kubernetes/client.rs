@@ -25,9 +25,7 @@ pub enum ClientError {
         reason: String,
     },
     /// The context that the user named can't be used.
-    #[error(
-        "the context {context:?} can't be used: {reason}; `kubectl config get-contexts` lists those that there are"
-    )]
+    #[error("the context {context:?} can't be used: {reason}; `kubectl config get-contexts` lists all contexts")]
     Context {
         /// The name.
         context: String,
@@ -35,12 +33,14 @@ pub enum ClientError {
         reason: String,
     },
     /// The user named no file, and there is none in the usual places.
-    #[error("there is no cluster to work in: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod ({0})")]
+    #[error(
+        "there is no cluster to connect to: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod ({0})"
+    )]
     NoCluster(String),
     /// The configuration names no certificate authority, and the system has none: lictor's image has no files besides the
     /// program.
     #[error(
-        "no certificate authority is known by which the API server could be trusted: name one in the kubeconfig, as \
+        "there is no certificate authority by which to trust the API server: name one in the kubeconfig, as \
          certificate-authority-data ({0})"
     )]
     NoAuthority(String),

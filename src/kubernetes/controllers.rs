@@ -10,11 +10,10 @@ use k8s_openapi::api::core::v1::ReplicationController;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use lictor_core::{Controller, ControllerKind, Failure, Selection};
+use lictor_kubernetes::{failure, within};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use super::{failure, within};
 
 /// The controllers of one cluster.
 pub struct Controllers {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{VERSION_ANNOTATION, crds};
 use lictor_core::Failure;
-
-use super::{failure, within};
-use crate::api::{VERSION_ANNOTATION, crds};
+use lictor_kubernetes::{failure, within};
 
 const RESOURCE: &str = "customresourcedefinitions";
 

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, WORKLOADS_ANNOTATION};
 use lictor_core::{ElectionRead, Failure, Uid};
+use lictor_kubernetes::{failure, patched, within};
 use serde_json::json;
-
-use super::failure::patched;
-use super::{failure, within};
-use crate::api::{Claims, FINALIZER, LeaderElection, LeaderElectionStatus, WORKLOADS_ANNOTATION};
 
 /// The elections of one cluster.
 #[derive(Clone)]

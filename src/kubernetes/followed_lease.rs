@@ -8,9 +8,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use lictor_core::{FollowedLock, Instant, LONGEST_IDENTITY, LockHolder, NotHeld, Timestamp, Version};
-
-use super::{Change, changes, failure, list_at, version_of};
-use crate::process::{monotonic, nap_until};
+use lictor_kubernetes::{Change, changes, failure, list_at, version_of};
+use lictor_process::{monotonic, nap_until};
 
 /// The first pause after an unanswered question. It doubles with each further one, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -133,7 +132,7 @@ impl Seen {
     }
 
     /// Takes the Lease as the API server had it when it was asked, or later. Because one question is answered at a time, a lower version
-    /// than before means that the API server's store was put back to an earlier state. Then nothing counts any more that was seen before.
+    /// than before means that the API server's store was restored to an earlier state. Then nothing that was seen before counts.
     fn read(&mut self, at: Version, lease: Option<&Lease>, sent: Instant, now: Instant) -> FollowedLock {
         if at < self.at {
             *self = Self::default();
@@ -182,10 +181,10 @@ mod tests {
 
     use http::{Request, Response, StatusCode};
     use kube::client::Body;
+    use lictor_process::{spawn_in, virtual_process};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::process::{spawn_in, virtual_process};
 
     fn lease(version: u64, spec: &Value) -> Value {
         json!({"metadata": {"name": "l", "resourceVersion": version.to_string()}, "spec": spec})
@@ -335,7 +334,7 @@ mod tests {
             let spec = json!({"holderIdentity": "web-1", "leaseDurationSeconds": 1});
             let answer = move |asks| match asks {
                 Asks::List => Some((StatusCode::OK, list(5, &lease(5, &spec)).to_string())),
-                // Nothing is told by it any more, and also this is said after 20 s.
+                // It no longer reports anything, and this is said after 20 s, too.
                 Asks::Watch => None,
                 Asks::Read => {
                     noted.lock().unwrap().push(begun.elapsed());

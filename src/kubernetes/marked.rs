@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lictor_core::Selector;
 
+use super::batcher::{Answer, Batcher};
 use super::pods::{Marked, Pods, as_text};
-use super::together::{Answer, Together};
 
 /// A listing that all its callers wait for.
 pub type Listing = Answer<Arc<ByElection>>;
@@ -21,13 +21,13 @@ pub type ByElection = HashMap<String, Vec<String>>;
 #[derive(Clone)]
 pub struct MarkedPods {
     pods: Pods,
-    asked: Together<(), Arc<ByElection>>,
+    asked: Batcher<(), Arc<ByElection>>,
 }
 
 impl MarkedPods {
     /// Creates the listings.
     pub fn new(pods: Pods) -> Self {
-        Self { pods, asked: Together::default() }
+        Self { pods, asked: Batcher::default() }
     }
 
     /// Returns the listing of the pods that a selector matches. Its first request is sent after this call, once it is awaited, and waits no

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use lictor_core::{Failure, Pod, Selector};
 
+use super::batcher::Batcher;
 use super::pods::{Pods, as_text};
-use super::together::Together;
 
 /// Lists pods. Clones share their lists.
 #[derive(Clone)]
 pub struct MatchingPods {
     pods: Pods,
-    asked: Together<Selector, Arc<Vec<Pod>>>,
+    asked: Batcher<Selector, Arc<Vec<Pod>>>,
 }
 
 impl MatchingPods {
     /// Creates the lists.
     pub fn new(pods: Pods) -> Self {
-        Self { pods, asked: Together::default() }
+        Self { pods, asked: Batcher::default() }
     }
 
     /// Lists the pods that any of the selectors matches. This is a consistent read that begins after this call. It waits no longer for

@@ -9,9 +9,8 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource};
 use lictor_core::{Failure, Node};
+use lictor_kubernetes::{failure, within};
 use serde::{Deserialize, Serialize};
-
-use super::{failure, within};
 
 /// The number of nodes that are read at once.
 const AT_ONCE: usize = 16;

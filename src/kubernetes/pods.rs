@@ -10,12 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, LogParams, Patch, PatchParams};
 use kube::{Api, Client};
 use lictor_core::{ELECTION_ANNOTATION, Failure, Operator, Pod, PodOutcome, Provenance, Selector, Uid, WritePod};
+use lictor_kubernetes::{failure, within};
 use serde_json::json;
 
 use self::provenance::provenance;
 pub(super) use self::slim::SlimPod;
 use super::workloads::FIELD_MANAGER;
-use super::{failure, within};
 
 /// Elections, each with the name of a pod that it has marked.
 pub type Marked = Vec<(String, String)>;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use lictor_kubernetes::within;
 use tokio::time::sleep;
 
-use super::{Namespaces, within};
+use super::Namespaces;
 
 /// How often to read a Lease that may be a rival's.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -31,7 +32,10 @@ pub async fn rival(client: &Client, served: &Namespaces, own: &str, name: &str, 
         let api: Api<Lease> = Api::namespaced(client.clone(), &namespace);
         let seconds = seen.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
         let lasts = Duration::from_secs(seconds.try_into().unwrap_or_default()).min(LONGEST);
-        tracing::info!(lease = format!("{namespace}/{name}"), "waits for {lasts:?} to see whether another lictor acts");
+        tracing::info!(
+            lease = format!("{namespace}/{name}"),
+            "waiting for {lasts:?} to see whether another lictor acts"
+        );
         let mut waited = Duration::ZERO;
         while waited <= lasts {
             sleep(PERIOD).await;

@@ -10,10 +10,9 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
+use lictor_api::SecretId;
+use lictor_kubernetes::{Change, WatchFailure, changes};
 use serde::Deserialize;
-
-use super::{Change, WatchFailure, changes};
-use crate::api::SecretId;
 
 /// The data of a Secret. `{:?}` does not show the values, so that no log has them.
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]

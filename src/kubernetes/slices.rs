@@ -10,14 +10,15 @@ use k8s_openapi::api::discovery::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
+use lictor_api::{GROUP, LeaderElection};
 use lictor_core::{
     ELECTION_ANNOTATION, Endpoint, Failure, Family, Slice, SliceContent, SliceOutcome, SlicePort, TERM_ANNOTATION,
     Term, Uid, WriteSlice,
 };
+use lictor_kubernetes::{Change, changes, failure, version_of, within};
 
+use super::Namespaces;
 use super::workloads::FIELD_MANAGER;
-use super::{Change, Namespaces, changes, failure, version_of, within};
-use crate::api::{GROUP, LeaderElection};
 
 /// The label by which a slice belongs to a Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";

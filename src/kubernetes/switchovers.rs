@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{Switchover, SwitchoverStatus};
 use lictor_core::Failure;
+use lictor_kubernetes::{failure, patched, within};
 use serde_json::{Value, json};
-
-use super::failure::patched;
-use super::{failure, within};
-use crate::api::{Switchover, SwitchoverStatus};
 
 /// The Switchovers of a cluster.
 #[derive(Clone)]

@@ -7,14 +7,14 @@ use futures::{FutureExt, StreamExt};
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
+use lictor_api::{ElectionClass, LeaderElection, Switchover};
 use lictor_core::{Node, Pod, Uid, Version};
+use lictor_kubernetes::{Change, LARGE_PAGE, Pages, changes, changes_in_pages, version_of};
 use serde::de::DeserializeOwned;
 
-use super::list_watch::{Change, LARGE_PAGE, Pages, changes, changes_in_pages};
+use super::Namespaces;
 use super::nodes::SlimNode;
 use super::pods::{SlimPod, protobuf};
-use super::{Namespaces, version_of};
-use crate::api::{ElectionClass, LeaderElection, Switchover};
 
 /// Watches pods, each with its namespace.
 pub fn watch_pods(client: &Client, namespaces: &Namespaces) -> BoxStream<'static, Change<(String, Pod)>> {

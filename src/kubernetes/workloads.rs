@@ -10,17 +10,18 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::jiff::Timestamp as Wall;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
+use lictor_api::{JobTemplate, LeaderElection};
 use lictor_core::{
     ELECTION_ANNOTATION, ENABLED_ANNOTATION, Failure, JobPlan, KEPT_ANNOTATION, Pairs, Selector, Setting,
     TEMPLATE_ANNOTATION, TERM_ANNOTATION, Timestamp, Uid, Version, WRITTEN_ANNOTATION, WorkloadClaim, WorkloadId,
     WorkloadKind, WorkloadOutcome, WriteWorkload,
 };
+use lictor_kubernetes::{Change, changes, failure, version_of, within};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Change, Namespaces, changes, failure, version_of, within};
-use crate::api::{JobTemplate, LeaderElection};
+use super::Namespaces;
 
 /// The name of this program's writes in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "lictor";
@@ -154,7 +155,7 @@ impl WorkloadObject {
         self.setting.runs() && !self.finished
     }
 
-    /// Returns the name of the election that created this Job from a template, if the Job has no owner any more because the election was
+    /// Returns the name of the election that created this Job from a template, if the Job no longer has an owner because the election was
     /// deleted with `--cascade=orphan`.
     pub fn orphan_of(&self) -> Option<&str> {
         let (claim, template) = (self.claim.as_ref()?, self.template.as_ref()?);
@@ -307,7 +308,7 @@ impl Workloads {
                 Ok(object) if !may() => {
                     // No pod runs yet.
                     let outcome = WorkloadOutcome::Failed(Failure::Refused(
-                        "it is not sure any more that this cluster holds the lock".into(),
+                        "it is no longer certain that this cluster holds the lock".into(),
                     ));
                     return Answer { outcome, seen: Some(Ok(Box::new(WorkloadObject::read(kind, &object)))) };
                 }
@@ -467,7 +468,8 @@ impl Workloads {
                 let outcome = match &found {
                     Ok(_) if ours => WorkloadOutcome::Conflict,
                     Ok(_) => WorkloadOutcome::Failed(Failure::Refused(format!(
-                        "there is a Job {0} already that this election did not make: delete it with `kubectl delete job {0}`",
+                        "there is already a Job {0} that this election did not create: delete it with `kubectl delete \
+                         job {0}`",
                         id.name
                     ))),
                     Err(failure) => WorkloadOutcome::Failed(failure.clone()),

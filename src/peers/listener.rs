@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lictor_process::spawn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::{CHALLENGE, GREETING, answer};
-use crate::process::spawn;
 
 /// The number of connections at a time. Further ones are closed at once. There are two or three replicas.
 const MOST: usize = 16;
@@ -17,11 +17,12 @@ const MOST: usize = 16;
 const SILENCE: Duration = Duration::from_secs(15);
 /// How long an answer may take to be taken.
 const TAKEN: Duration = Duration::from_secs(5);
-/// How long to wait before the next connection is accepted after one could not be, for example for lack of file descriptors.
+/// How long to wait before the next connection is accepted after one could not be, for example for lack of file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers the challenges of other replicas for as long as the process lives. That the listener is closed means that the process is
-/// gone, so it is never closed before.
+/// Answers the challenges of other replicas for as long as the process lives. That the listener is closed means that
+/// the process is gone, so it is never closed before.
 pub async fn answer_peers(listener: TcpListener, identity: String) {
     let (identity, free): (Arc<str>, _) = (identity.into(), Arc::new(Semaphore::new(MOST)));
     loop {

@@ -26,8 +26,8 @@ const PACE: Pace = Pace { period: Duration::from_secs(5), patience: Duration::fr
 /// How long to wait after a connection that led nowhere. It doubles up to the longest.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15);
-/// When to try again after a connection to the holder was closed: a listener may be closed a moment after its connections, and
-/// until then it accepts new ones.
+/// When to try again after a connection to the holder was closed: a listener may be closed a moment after its
+/// connections, and until then it accepts new ones.
 const ATTEMPTS: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(5),
@@ -39,31 +39,31 @@ const ATTEMPTS: [Duration; 5] = [
 /// The replica that holds the operator's Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The name of its process, as the Lease has it.
+    /// The name of the process, as in the Lease.
     pub identity: String,
-    /// Where it answers.
+    /// The address at which the process answers.
     pub address: SocketAddr,
 }
 
-/// What became of a connection.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visit {
-    /// It led to the holder, and was closed from there.
+    /// The connection led to the holder, and the other side closed it.
     Closed,
-    /// It led to the holder, and nothing was heard of it any more.
+    /// The connection led to the holder, which fell silent.
     Silent,
-    /// It did not lead to the holder.
+    /// The connection did not lead to the holder.
     Nowhere,
 }
 
-/// Watches over the last holder that `holders` has told of; `None`: there is none to watch over. Tells `gone` the name of each holder
-/// whose process is gone. Ends with `holders`.
+/// Watches over the last holder from `holders`; `None`: there is none. Sends the name of each holder whose process is
+/// gone to `gone`. Ends with `holders`.
 pub async fn watch_peers(holders: impl Stream<Item = Option<Peer>>, gone: mpsc::UnboundedSender<String>) {
     let mut holders = std::pin::pin!(holders);
     let mut holder: Option<Peer> = None;
     loop {
         let mut ended = std::pin::pin!(until_gone(holder.clone()));
-        // What does not change the holder is no reason to connect anew.
+        // Other changes are no reason to connect anew.
         holder = loop {
             tokio::select! {
                 biased;
@@ -73,7 +73,7 @@ pub async fn watch_peers(holders: impl Stream<Item = Option<Peer>>, gone: mpsc::
                     None => return,
                 },
                 Peer { identity, address } = &mut ended => {
-                    tracing::info!(holder = identity, %address, "the process of the replica that acted is gone: its address refuses connections");
+                    tracing::info!(holder = identity, %address, "the process of the acting replica is gone: its address refuses connections");
                     let _ = gone.send(identity);
                     break None;
                 }
@@ -109,7 +109,7 @@ async fn visit(peer: &Peer, pace: Pace) -> Visit {
             Ok(Ok(true)) => {
                 if !std::mem::replace(&mut proved, true) {
                     let Peer { identity, address } = peer;
-                    tracing::info!(holder = identity, %address, "connected to the replica that acts: its end would be seen at once");
+                    tracing::info!(holder = identity, %address, "connected to the acting replica: this replica would see its end at once");
                 }
             }
             Ok(Err(ended)) if proved => return ended,
@@ -136,7 +136,8 @@ async fn proves(connection: &mut TcpStream, identity: &str) -> Result<bool, Visi
     Ok(said == expected)
 }
 
-/// How a connection ended. Only the other side's system closes or resets it: that it can't be reached any more says nothing.
+/// Returns how a connection ended. Only the other side's system closes or resets a connection. An unreachable system
+/// proves nothing.
 fn end(error: &std::io::Error) -> Visit {
     match error.kind() {
         ErrorKind::UnexpectedEof
@@ -147,13 +148,14 @@ fn end(error: &std::io::Error) -> Visit {
     }
 }
 
-/// L5: whether nobody listens at an address at which a process did until just now.
+/// L5: whether an address refuses connections at which a process listened until just now.
 async fn is_refused(address: SocketAddr, pace: Pace) -> bool {
     for pause in ATTEMPTS {
         sleep(pause).await;
         match timeout(pace.patience, TcpStream::connect(address)).await {
             Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => return true,
-            // Somebody accepts, or has accepted until a moment ago: perhaps only the system of a process that is just ending.
+            // Somebody accepts, or has accepted until a moment ago: perhaps only the system of a process that is just
+            // ending.
             Ok(Ok(_)) => {}
             Ok(Err(error)) if end(&error) == Visit::Closed => {}
             Ok(Err(_)) | Err(_) => return false,

@@ -13,23 +13,18 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
-use lictor_core::{Failure, FollowedLock, Key, Record, RecordOutcome, StoreId, Stored, Term, Uid, Version};
+use lictor_core::{Failure, FollowedLock, Key, Record, RecordOutcome, StoreId, Stored, Uid, Version};
+use lictor_kubernetes::{
+    Change, ELECTION_LABEL, LICTOR, MANAGED_BY, RECORD_ANNOTATION, changes, failure, stored, version_of, within,
+};
 use serde_json::json;
 
 use super::{LockStore, Owner, StoreEvent, StoreScope};
-use crate::api::GROUP;
-use crate::kubernetes::{Change, Namespaces, Together, changes, failure, follow_lease, version_of, within};
-
-/// The annotation with the whole record, as JSON.
-const RECORD_ANNOTATION: &str = "lictor.dev/record";
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-const LICTOR: &str = "lictor";
-/// The label with the election's uid, by which the election's locks are listed.
-const ELECTION_LABEL: &str = "lictor.dev/election-uid";
+use crate::kubernetes::{Batcher, Namespaces, follow_lease};
 
 /// The locks in Leases.
 #[derive(Clone)]
@@ -38,7 +33,7 @@ pub struct LeaseStore {
     namespaces: Namespaces,
     timeout: Duration,
     /// The questions of elections for their locks.
-    asked: Together<Uid, Arc<LocksOf>>,
+    asked: Batcher<Uid, Arc<LocksOf>>,
 }
 
 /// Locks, each with its election.
@@ -47,7 +42,7 @@ type LocksOf = Vec<(Uid, (Key, Stored))>;
 impl LeaseStore {
     /// Creates the store for these namespaces. `timeout` bounds each request.
     pub fn new(client: Client, namespaces: Namespaces, timeout: Duration) -> Self {
-        Self { client, namespaces, timeout, asked: Together::default() }
+        Self { client, namespaces, timeout, asked: Batcher::default() }
     }
 
     fn api(&self, key: &Key) -> Api<Lease> {
@@ -155,26 +150,6 @@ impl LockStore for LeaseStore {
         .boxed()
     }
 
-    fn disown<'a>(&'a self, namespace: &'a str, election: &'a Uid) -> BoxFuture<'a, Result<(), Failure>> {
-        async move {
-            let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-            let own = ListParams::default().labels(&format!("{ELECTION_LABEL}={election}"));
-            let leases = within(self.timeout, api.list(&own)).await;
-            let leases = leases.map_err(|error| failure("list", "leases", &error))?;
-            for lease in leases.iter().filter(|lease| is_owned(lease)) {
-                let others = lease.owner_references().iter().filter(|owner| !is_election(owner)).collect::<Vec<_>>();
-                let patch = Patch::Merge(json!({
-                    "metadata": {"resourceVersion": lease.resource_version(), "ownerReferences": others},
-                }));
-                let (name, parameters) = (lease.name_any(), PatchParams::default());
-                let patched = api.patch(&name, &parameters, &patch);
-                within(self.timeout, patched).await.map_err(|error| failure("patch", "leases", &error))?;
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-
     fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
         follow_lease(&self.client, &key.namespace, &key.name, self.timeout)
     }
@@ -241,45 +216,4 @@ fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
             ..LeaseSpec::default()
         }),
     })
-}
-
-fn is_election(owner: &OwnerReference) -> bool {
-    owner.api_version.starts_with(GROUP)
-}
-
-/// Returns whether a Lease is deleted with its election, as versions before 0.1.0 made it.
-fn is_owned(lease: &Lease) -> bool {
-    lease.owner_references().iter().any(is_election)
-}
-
-/// Returns the name of the election whose lock a Lease is, or `None` if lictor's operator did not create it.
-pub fn election_of(lease: &Lease) -> Option<String> {
-    let stored = stored(lease);
-    let of = || stored.record().map_or_else(|| lease.name_any(), |record| record.election_name.clone());
-    (!matches!(stored, Stored::Foreign(_))).then(of)
-}
-
-fn stored(lease: &Lease) -> Stored {
-    let spec = lease.spec.clone().unwrap_or_default();
-    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
-    let json = lease.annotations().get(RECORD_ANNOTATION);
-    let labels = lease.labels();
-    let labelled = labels.get(MANAGED_BY).is_some_and(|by| by == LICTOR) || labels.contains_key(ELECTION_LABEL);
-    if json.is_none() && !is_owned(lease) && !labelled {
-        let holder = holder.unwrap_or_else(|| "nobody".into());
-        let (namespace, name) = (lease.namespace().unwrap_or_default(), lease.name_any());
-        return Stored::Foreign(format!("the Lease {namespace}/{name}, held by {holder}, was not made by lictor"));
-    }
-    let version = version_of(lease);
-    let shown_term = Term(spec.lease_transitions.unwrap_or(0).max(0).into());
-    match json.and_then(|json| serde_json::from_str::<Record>(json).ok()) {
-        Some(record)
-            if record.holder.as_ref().and_then(|holder| holder.pod.as_ref()) == holder.as_ref()
-                && record.term == shown_term =>
-        {
-            Stored::Ours(version, record)
-        }
-        Some(record) => Stored::Damaged(version, record.term.raised_by_hint(shown_term)),
-        None => Stored::Damaged(version, shown_term),
-    }
 }

@@ -12,14 +12,13 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 #[cfg(target_os = "linux")]
-pub use self::consul::{
-    ConsulParameters, ConsulStore, Content, Home, Layout, Refusals, Role, SessionKeeper, SessionSettings, Sessions,
-};
-pub use self::lease::{LeaseStore, election_of};
+pub use self::consul::{ConsulParameters, ConsulStore};
+pub use self::lease::LeaseStore;
 use lictor_core::{
-    Bid, Failure, FollowedLock, Key, LockValidity, PlacedBid, Record, RecordOutcome, Rival, StoreId, Stored, Uid,
+    Bid, Failure, FollowedLock, Key, LockValidity, PlacedBid, Record, RecordOutcome, Rival, StoreId, Stored, Term, Uid,
     Version,
 };
+use serde::{Deserialize, Serialize};
 
 /// The election that owns a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +53,8 @@ pub enum StoreEvent {
     Elsewhere(Key, Elsewhere),
     /// All bids for a lock that another cluster offers (C12). After `All` and `Rewound`, the watch reports every lock that has bids again.
     Bids(Key, Vec<PlacedBid>),
+    /// All remarks of clusters about a lock. After `All` and `Rewound`, the watch reports every lock that has remarks again.
+    Remarks(Key, Vec<Remark>),
 }
 
 /// The state of a lock that another cluster holds or held.
@@ -65,6 +66,28 @@ pub enum Elsewhere {
     LetGo,
     /// The lock's key was deleted, which the other cluster does not do, so it may not know (C6).
     Vanished,
+}
+
+/// How the election of a cluster that does not lead differs from the leading cluster's, where users can have meant only one of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Difference {
+    /// The clusters write records in different layouts.
+    Records,
+    /// Only the cluster that leads lets workloads follow the leader.
+    NoWorkloads,
+    /// Only the cluster that does not lead lets workloads follow the leader.
+    OnlyWorkloads,
+}
+
+/// A difference that a cluster tells the one that leads, for people. No decision depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// The cluster that tells it.
+    pub cluster: String,
+    /// The term of the leader. The remark counts in no other one.
+    pub term: Term,
+    /// The difference.
+    pub difference: Difference,
 }
 
 /// The scope of a watch.
@@ -161,18 +184,33 @@ pub trait LockStore: Send + Sync {
         record: &'a Record,
     ) -> BoxFuture<'a, RecordOutcome>;
 
-    /// Removes the owner of an election's locks, by which versions before 0.1.0 had them deleted together with the election.
-    fn disown<'a>(&'a self, namespace: &'a str, election: &'a Uid) -> BoxFuture<'a, Result<(), Failure>> {
-        let _ = (namespace, election);
-        Box::pin(async { Ok(()) })
+    /// Deletes a record if it still has this version. A record that does not exist counts as deleted.
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
+
+    /// Follows a lock that lictor never writes: reports its state, beginning with the present one. It may skip a state if it reports a
+    /// later one.
+    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock>;
+
+    /// Watches all records.
+    fn watch(&self) -> BoxStream<'static, StoreEvent>;
+
+    /// What clusters that share this store do with each other's locks, or `None` if only this cluster uses it.
+    fn shared(&self) -> Option<&dyn SharedLocks> {
+        None
     }
 
-    /// Releases a lock whose record names no leader, if it still has this version, so that others can acquire it. The record stays. A store
-    /// that clusters do not share has nothing to do.
-    fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        let _ = key;
-        Box::pin(async move { RecordOutcome::Written(version) })
+    /// The store's own directory, in which programs look up leaders, or `None` if it has none.
+    fn directory(&self) -> Option<&dyn Directory> {
+        None
     }
+}
+
+/// What a store that several clusters share can do besides [`LockStore`]. Such a store also sends [`StoreEvent::LockValidity`],
+/// [`StoreEvent::Elsewhere`] and [`StoreEvent::Bids`].
+pub trait SharedLocks: Send + Sync {
+    /// Releases a lock whose record names no leader, if it still has this version, so that other clusters can acquire it. The record
+    /// stays.
+    fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
 
     /// Hands a lock whose record names no leader to the cluster that made a bid, if the lock and the bid still have their versions. No
     /// other cluster can acquire it in between. The bid is deleted (C11).
@@ -182,46 +220,26 @@ pub trait LockStore: Send + Sync {
         version: Version,
         to: &'a PlacedBid,
         record: &'a Record,
-    ) -> BoxFuture<'a, RecordOutcome> {
-        let _ = (key, version, to, record);
-        Box::pin(async { RecordOutcome::Failed(not_shared()) })
-    }
+    ) -> BoxFuture<'a, RecordOutcome>;
 
     /// Writes this cluster's bid for a lock, in place of an earlier one. The bid ends with this cluster's session (C12).
-    fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
-        let _ = (key, owner, bid);
-        Box::pin(async { RecordOutcome::Failed(not_shared()) })
-    }
+    fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome>;
 
     /// Deletes a cluster's bid for a lock if it still has this version. A bid that does not exist counts as deleted.
-    fn remove_bid<'a>(&'a self, key: &'a Key, cluster: &'a str, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        let _ = (key, cluster, version);
-        Box::pin(async { RecordOutcome::Failed(not_shared()) })
-    }
+    fn remove_bid<'a>(&'a self, key: &'a Key, cluster: &'a str, version: Version) -> BoxFuture<'a, RecordOutcome>;
 
-    /// Deletes a record if it still has this version. A record that does not exist counts as deleted.
-    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome>;
+    /// Tells the cluster that holds a lock in a term how this cluster's election differs from its own, or takes that back. What is told
+    /// ends with this cluster's session. A bid takes its place.
+    fn remark<'a>(&'a self, key: &'a Key, remark: Option<(Term, Difference)>) -> BoxFuture<'a, Result<(), Failure>>;
+}
 
-    /// Registers the leader in the store's own directory, if the lock still has this version (`None`: if there is no lock).
-    /// Returns whether it had. A store without a directory has nothing to do.
+/// A store's own directory.
+pub trait Directory: Send + Sync {
+    /// Registers the leader, if the lock still has this version (`None`: if there is no lock). Returns whether it had.
     fn register<'a>(
         &'a self,
         key: &'a Key,
         version: Option<Version>,
         registration: &'a Registration,
-    ) -> BoxFuture<'a, Result<bool, Failure>> {
-        let _ = (key, version, registration);
-        Box::pin(async { Ok(true) })
-    }
-
-    /// Follows a lock that lictor never writes: reports its state, beginning with the present one. It may skip a state if it reports a
-    /// later one.
-    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock>;
-
-    /// Watches all records.
-    fn watch(&self) -> BoxStream<'static, StoreEvent>;
-}
-
-fn not_shared() -> Failure {
-    Failure::Refused("other clusters can't have the locks of this store".into())
+    ) -> BoxFuture<'a, Result<bool, Failure>>;
 }

@@ -1,7 +1,8 @@
 //! Logs on the standard error, as text or JSON. `RUST_LOG` filters them.
 //!
-//! Nothing here waits for whoever reads the standard error. A thread of its own writes, and when too many lines wait for it, later ones are
-//! counted and left out. A log collector that hangs must not cost a lock, or keep a process from its end.
+//! The program never waits for the reader of the standard error. A separate thread writes, and when too many lines wait
+//! for it, later ones are counted and dropped. A log collector that hangs must not cost a lock, or keep a process from
+//! ending.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,37 +15,38 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// What is logged without `RUST_LOG`. The client of the API server calls each request that fails an error, and warns of each watch that
-/// is cut; what comes of it, this program says itself.
+/// The filter without `RUST_LOG`. The client of the API server logs each failed request as an error, and each
+/// interrupted watch as a warning. This program reports their consequences itself.
 const DEFAULT: &str = "info,kube_runtime=error,kube_client::client=error,kube_client::client::builder=off";
 
-/// How many lines wait at most until somebody reads the standard error.
+/// How many lines can wait to be read from the standard error.
 const MOST_WAITING: usize = 1024;
 /// How long a process that ends waits until its last lines are read.
 const AT_THE_END: Duration = Duration::from_millis(200);
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// The lines that are to be written.
+/// The lines to write.
 #[derive(Default)]
 struct Lines {
     state: Mutex<Waiting>,
-    /// A line has come, or was written.
+    /// A line has arrived, or was written.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
-    /// How many were left out since the last one of `lines`.
+    /// How many lines were dropped since the last one of `lines`.
     missing: u64,
-    /// One is being written.
+    /// Whether a line is being written.
     writing: bool,
 }
 
 impl Waiting {
     fn push(&mut self, line: Vec<u8>) {
-        // Once lines were left out, half of the room must be free again, else every second line would say so.
+        // Once lines were dropped, half of the room must be free again, because otherwise every second line would say
+        // so.
         let room = if self.missing > 0 { MOST_WAITING / 2 } else { MOST_WAITING };
         if self.lines.len() >= room {
             self.missing += 1;
@@ -61,7 +63,7 @@ impl Waiting {
 
     fn notice(&mut self) -> Option<Vec<u8>> {
         let missing = std::mem::take(&mut self.missing);
-        let text = format!("lictor: {missing} log lines are missing here: nobody has read the standard error\n");
+        let text = format!("lictor: {missing} log lines are missing here, because the standard error was not read\n");
         (missing > 0).then(|| text.into_bytes())
     }
 }
@@ -76,9 +78,9 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Writes what comes, for as long as the process lives.
+    /// Writes lines as they arrive, until the process ends.
     fn write(&self) {
-        // Not by way of std's own standard error, which stays locked while somebody writes.
+        // Not through std's own standard error, which stays locked during a write.
         let Ok(mut to) = io::stderr().as_fd().try_clone_to_owned().map(File::from) else { return };
         let mut state = self.lock();
         loop {
@@ -88,7 +90,7 @@ impl Lines {
             };
             state.writing = true;
             drop(state);
-            // Where it can't be written, there is nobody to tell.
+            // A failed write can't be reported anywhere.
             let _ = to.write_all(&line);
             state = self.lock();
             state.writing = false;
@@ -116,24 +118,24 @@ fn lines() -> &'static Lines {
         Lines::default()
     });
     if is_new && let Err(error) = std::thread::Builder::new().name("logs".into()).spawn(|| lines.write()) {
-        eprintln!("lictor: nothing is logged, because there is no new thread: {error}");
+        eprintln!("lictor: can't log, because no thread could be started: {error}");
     }
     lines
 }
 
-/// Says this on the standard error, without waiting for whoever reads it.
+/// Writes this to the standard error, without waiting for a reader.
 pub fn say(text: &str) {
     lines().push(format!("{text}\n").into_bytes());
 }
 
-/// Waits a little until all that was logged and said is written. To be called at the end of a process.
+/// Waits briefly until everything logged so far is written. Call this at the end of a process.
 pub fn flush_logs() {
     if let Some(lines) = LINES.get() {
         lines.flush();
     }
 }
 
-/// What the logs are written to: a line each time.
+/// The destination of the logs: one write for each line.
 #[derive(Clone, Copy)]
 struct Queue;
 

@@ -26,7 +26,8 @@ const FAILOVER_BUCKETS: [f64; 14] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0
 pub struct Metrics {
     registry: Arc<Registry>,
     elections: Elections,
-    /// One for all elections: with one for each, 10,000 elections had 170,000 series. `status.history` has the times of each.
+    /// One histogram for all elections, because with one for each, 10,000 elections had 170,000 series.
+    /// `status.history` has the times of each election.
     failover: Histogram,
     api_errors: Family<ErrorLabels, Counter>,
     dropped_events: Family<DroppedLabels, Counter>,
@@ -112,7 +113,8 @@ impl Default for Metrics {
         let failover = Histogram::new(FAILOVER_BUCKETS);
         registry.register(
             "failover_duration_seconds",
-            "Time from when the operator saw the loss of a leader until the API server confirmed the next leader's label",
+            "Time from when the operator saw the loss of a leader until the API server confirmed the next leader's \
+             label",
             failover.clone(),
         );
         let api_errors = Family::<ErrorLabels, Counter>::default();
@@ -124,17 +126,18 @@ impl Default for Metrics {
         let dropped_events = Family::<DroppedLabels, Counter>::default();
         registry.register(
             "events_dropped",
-            "Events that were not written; repeated: the same Event was written just before, full: too many Events waited",
+            "Events that were not written; repeated: the same Event was written just before, full: too many Events \
+             waited",
             dropped_events.clone(),
         );
         let queue = Gauge::default();
-        registry.register("queue_depth", "Elections that wait for a decision and requests under way", queue.clone());
+        registry.register("queue_depth", "Elections that wait for a decision, and requests in progress", queue.clone());
         let acting = Gauge::default();
         registry.register("acting", "1 if this replica acts", acting.clone());
         let restores = Counter::default();
         registry.register(
             "restores",
-            "Times that the API server's store was put back to an earlier state",
+            "Times that the API server's store was restored to an earlier state",
             restores.clone(),
         );
         let switchovers = Family::<SwitchoverLabels, Counter>::default();
@@ -181,7 +184,7 @@ impl Metrics {
         self.elections.with(|all| all.remove(&(namespace.into(), name.into())));
     }
 
-    /// Removes all elections, because this replica does not act any more and another one reports them.
+    /// Removes all elections, because this replica no longer acts and another one reports them.
     pub fn forget_all(&self) {
         self.elections.with(HashMap::clear);
     }
@@ -191,7 +194,7 @@ impl Metrics {
         self.failover.observe(took.as_secs_f64());
     }
 
-    /// Sets how much there is to do.
+    /// Sets the amount of work that waits.
     pub fn queue_depth(&self, depth: usize) {
         self.queue.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
@@ -201,7 +204,7 @@ impl Metrics {
         self.acting.set(i64::from(acting));
     }
 
-    /// Counts that the API server's store was put back to an earlier state.
+    /// Counts that the API server's store was restored to an earlier state.
     pub fn count_restore(&self) {
         self.restores.inc();
     }
@@ -324,7 +327,7 @@ impl Collector for Elections {
                 ConstGauge::<i64>::new(1).encode(leaders.encode_family(&labels)?)?;
             }
         }
-        let mut terms = encoder.encode_descriptor("term", "The present term", None, gauge)?;
+        let mut terms = encoder.encode_descriptor("term", "The current term", None, gauge)?;
         for told in &all {
             ConstGauge::new(told.figures.term).encode(terms.encode_family(&labels(told))?)?;
         }
@@ -333,7 +336,7 @@ impl Collector for Elections {
         for told in &all {
             ConstCounter::new(told.figures.transitions).encode(transitions.encode_family(&labels(told))?)?;
         }
-        let help = "Pods whose labels somebody else changed and lictor corrected";
+        let help = "Pods whose labels another program changed and lictor corrected";
         let mut drift = encoder.encode_descriptor("label_drift", help, None, counter)?;
         for told in &all {
             ConstCounter::new(told.figures.label_drift).encode(drift.encode_family(&labels(told))?)?;
@@ -358,7 +361,7 @@ impl Collector for Elections {
             Some(figures.candidates.0.into())
         })?;
         gauges("eligible", "Candidates that could be elected now", |figures| Some(figures.candidates.1.into()))?;
-        let help = "Pods whose leader label is not as the lock has it; during a handover for some milliseconds";
+        let help = "Pods whose leader label differs from the lock; during a handover for some milliseconds";
         gauges("label_mismatch", help, |figures| Some(figures.label_mismatch.into()))?;
         gauges("paused", "1 for an election that is paused", |figures| figures.paused.then_some(1))?;
         let help = "1 if the condition Ready of the election is True, else 0; reason: the condition's reason";

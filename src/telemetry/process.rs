@@ -12,7 +12,7 @@ use prometheus_client::registry::Unit;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process;
 
-/// What is known of a process.
+/// The figures of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     cpu_seconds: f64,

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lictor_core::{Instant, LockValidity, StoreId};
+use lictor_process::monotonic;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-
-use crate::process::monotonic;
 
 /// The shared stores.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +43,7 @@ impl Collector for Stores {
         for (store, validity) in &all {
             ConstGauge::new(i64::from(validity.lasts(now))).encode(valid.encode_family(&labels(store))?)?;
         }
-        let help = "Time until this cluster's locks in a shared store are not surely its own any more, unless they are renewed";
+        let help = "Time until this cluster's locks in a shared store are no longer certainly its own, unless they are renewed";
         let mut left = encoder.encode_descriptor("store_left", help, Some(&Unit::Seconds), gauge)?;
         for (store, validity) in &all {
             if let Some(time) = time_left(*validity, now) {

@@ -49,7 +49,7 @@ async fn the_lock_is_released_when_the_command_has_ended() {
     let mut first = bench.agent(consul, "one", &[], &Bench::worker(script));
     bench.begins(1).await;
     let second = bench.agent(consul, "two", &[], &Bench::worker(""));
-    second.says("waits for the lock").await;
+    second.says("waiting for the lock").await;
     assert_eq!(first.stop().await, Some(0));
     bench.begins(2).await;
     let log = bench.log();
@@ -83,7 +83,7 @@ async fn without_the_lock_it_ends_at_once() {
     let _first = bench.agent(consul, "one", &[], &Bench::worker(""));
     bench.begins(1).await;
     let mut second = bench.agent(consul, "two", &[], &Bench::worker(""));
-    second.says("waits for the lock").await;
+    second.says("waiting for the lock").await;
     assert_eq!(second.stop().await, Some(0));
 }
 

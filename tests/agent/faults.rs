@@ -68,7 +68,7 @@ async fn what_outlives_all_three_processes_keeps_the_name() {
     first.ended().await;
     gone(command).await;
     let second = bench.agent(consul, "one", &[], &Bench::worker(""));
-    second.says("waits for what an earlier agent by this name has left behind").await;
+    second.says("waiting for processes that an earlier agent of this name has left behind").await;
     assert_eq!(bench.begun().len(), 1);
     assert!(state(daemon).is_some());
     signal("KILL", &[daemon]);
@@ -83,7 +83,7 @@ async fn a_command_does_not_outlive_the_lock_of_an_agent_that_is_stopped() {
     let (term, command) = bench.begins(1).await;
     let (agent, daemon) = (first.agent().await, daemon(&bench).await);
     let second = bench.agent(consul, "two", &[], &Bench::worker(""));
-    second.says("waits for the lock").await;
+    second.says("waiting for the lock").await;
     let stopped = Instant::now();
     signal("STOP", &[agent]);
     gone(command).await;
@@ -94,7 +94,7 @@ async fn a_command_does_not_outlive_the_lock_of_an_agent_that_is_stopped() {
     let (next, _) = bench.begins(2).await;
     assert!(next > term);
     signal("CONT", &[agent]);
-    first.says("waits for the lock").await;
+    first.says("waiting for the lock").await;
     assert_eq!(bench.begun().len(), 2);
 }
 
@@ -119,7 +119,7 @@ async fn after_a_freeze_of_everything_the_command_ends_at_once() {
     let late = Duration::from_nanos(last).saturating_sub(thawed);
     println!("the last instruction was {late:?} after the thaw");
     assert!(late < AFTER_A_THAW, "{late:?}");
-    first.says("waits for the lock").await;
+    first.says("waiting for the lock").await;
 }
 
 /// Shows A2.
@@ -147,7 +147,7 @@ async fn a_consul_that_does_not_answer_ends_the_command_in_time() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let said = agent.errors();
     assert!(said.contains("the lock is lost"), "{said}");
-    assert!(!said.contains("nobody holds the lock") && !said.contains("waits for the lock"), "{said}");
+    assert!(!said.contains("the lock has no holder") && !said.contains("waiting for the lock"), "{said}");
     consul.server(1).resume();
     let (next, _) = bench.begins(2).await;
     assert!(next > term, "{next} after {term}");

@@ -46,7 +46,7 @@ async fn one_of_two_agents_has_the_lease() {
     let mut first = agent("one", "3s");
     let (term, _) = bench.begins(1).await;
     let second = agent("two", "3s");
-    second.says("waits for the lock leader=\"one_").await;
+    second.says("waiting for the lock leader=\"one_").await;
     assert_eq!(first.stop().await, Some(143));
     let (next, command) = bench.begins(2).await;
     assert!(next > term, "{next} after {term}");
@@ -87,7 +87,7 @@ async fn an_agent_waits_for_a_go_program_that_leads_and_takes_over_when_it_dies(
     let other = elector(&lab, &bench, "go", "5s");
     other.says("leads");
     let agent = agent(&lab, &bench, "agent", "5s");
-    agent.says("waits for the lock leader=\"go\"").await;
+    agent.says("waiting for the lock leader=\"go\"").await;
     renewed_for(&lab, Duration::from_secs(6)).await;
     assert_eq!(bench.begun(), []);
     other.signal("KILL");
@@ -117,7 +117,7 @@ async fn a_go_program_waits_for_an_agent_and_takes_over_when_it_ends_or_dies() {
 
     // And back: the program releases it, too.
     let second = agent(&lab, &bench, "agent", "5s");
-    second.says("waits for the lock leader=\"go\"").await;
+    second.says("waiting for the lock leader=\"go\"").await;
     other.signal("TERM");
     let (_, command) = bench.begins(2).await;
     // And an agent that dies is waited for by its own duration.
@@ -142,7 +142,7 @@ async fn the_lease_of_an_election_is_never_taken_and_its_owner_is_named() {
     agent
         .says(&format!("the Lease {place} is the lock of {whose}, which the operator alone writes: give --lease"))
         .await;
-    agent.says(&format!("waits for the lock leader=\"{whose}\"")).await;
+    agent.says(&format!("waiting for the lock leader=\"{whose}\"")).await;
     // Longer than a Lease lasts that does not say for how long it does.
     tokio::time::sleep(Duration::from_secs(18)).await;
     assert_eq!(bench.begun(), []);
@@ -187,7 +187,7 @@ async fn a_holder_whose_duration_somebody_shortens_writes_the_lease_again() {
     let _first = agent(&lab, &bench, "one", "30s");
     bench.begins(1).await;
     let second = agent(&lab, &bench, "two", "30s");
-    second.says("waits for the lock leader=\"one_").await;
+    second.says("waiting for the lock leader=\"one_").await;
     for _ in 0..3 {
         let shorter = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
         lab.leases_api().patch("report", &PatchParams::default(), &shorter).await.expect("it can be written");

@@ -119,7 +119,7 @@ async fn a_lease_can_be_left_to_another_one_too() {
     let _one = agent("one", addresses[0]);
     let (term, _) = bench.begins(1).await;
     let two = agent("two", addresses[1]);
-    two.says("waits for the lock").await;
+    two.says("waiting for the lock").await;
     let asked = Instant::now();
     assert_eq!(yields(addresses[0]).0, 200);
     assert!(bench.begins(2).await.0 > term);
@@ -195,7 +195,7 @@ async fn a_new_token_in_the_file_is_used_without_a_restart() {
     let (_, command) = bench.begins(1).await;
     // A file that is empty for a moment changes nothing.
     std::fs::write(&file, "").expect("it can be written");
-    agent.says("the token for Consul stays as it was").await;
+    agent.says("the old token for Consul stays in use").await;
     std::fs::write(&file, &second.1).expect("it can be written");
     agent.says("the token for Consul has changed").await;
     consul.api().delete(&format!("/v1/acl/token/{}", first.0)).await.expect("Consul answers").ok();

@@ -42,7 +42,7 @@ async fn hand_over(consul: &Consul, test: &str) {
     assert_eq!((&told["cluster"], &told["holder"]["ip"]), (&"one".into(), &"10.0.0.1:80".into()));
 
     let second = bench.agent(consul, "two", &["--advertise", "10.0.0.2:80"], &script);
-    second.says("waits for the lock leader=\"one\"").await;
+    second.says("waiting for the lock leader=\"one\"").await;
     assert!(lives(command), "it goes on");
     let asked = Instant::now();
     assert_eq!(first.stop().await, Some(143));
@@ -78,7 +78,7 @@ async fn consuls_own_lock_command_and_an_agent_keep_each_other_out() {
     })
     .await;
     let agent = bench.agent(consul, "agent", &[], &Bench::worker(""));
-    agent.says("waits for the lock").await;
+    agent.says("waiting for the lock").await;
     assert_eq!(bench.begun(), []);
     drop(other.stdin.take());
     assert!(other.wait().expect("it ends").success());
@@ -145,7 +145,7 @@ async fn two_agents_by_one_name_do_not_run_in_one_place() {
     let mut second: Running = bench.agent(consul, "same", &[], &Bench::worker(""));
     assert_eq!(second.ended().await.code(), Some(1));
     let said = second.errors();
-    assert!(said.contains("an agent by the name same for the lock") && said.contains("--identity"), "{said}");
+    assert!(said.contains("an agent of the name same for the lock") && said.contains("--identity"), "{said}");
     assert_eq!(bench.begun().len(), 1);
 }
 

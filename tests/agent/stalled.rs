@@ -75,7 +75,7 @@ async fn what_an_agent_logs_while_nobody_reads_comes_later() {
     bench.begins(1).await;
     let mut said = String::new();
     let end = Instant::now() + Duration::from_secs(20);
-    while !said.contains("holds the lock: starts the command") {
+    while !said.contains("the lock is held: starting the command") {
         assert!(Instant::now() < end, "{said}");
         let mut some = [0; 4096];
         let read = reader.read(&mut some).expect("it can be read");

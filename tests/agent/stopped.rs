@@ -27,7 +27,7 @@ async fn ctrl_z_stops_neither_the_watchdog_nor_the_command() {
     let running = bench.run(in_a_group(&bench, consul, &[], &Bench::worker("")), &[]);
     let (_, command) = bench.begins(1).await;
     signal("TSTP", &[running.watchdog()]);
-    running.says("an agent is not stopped by Ctrl-Z").await;
+    running.says("Ctrl-Z does not stop an agent").await;
     let states = [running.watchdog(), running.agent().await, command].map(|pid| state(pid).map(|state| state.0));
     assert!(states.iter().all(|state| state.is_some_and(|state| state != 'T')), "{states:?}");
     // The command itself can still be stopped.
@@ -79,7 +79,7 @@ async fn a_command_does_not_outlive_the_lock_when_all_that_is_named_lictor_is_st
     let (term, command) = bench.begins(1).await;
     let daemon = daemon(&bench).await;
     let second = bench.agent(consul, "two", &[], &Bench::worker(""));
-    second.says("waits for the lock").await;
+    second.says("waiting for the lock").await;
     let named = named_lictor(first.watchdog());
     assert_eq!(named.len(), 2, "the watchdog and the agent");
     let stopped = Instant::now();
@@ -90,7 +90,7 @@ async fn a_command_does_not_outlive_the_lock_when_all_that_is_named_lictor_is_st
     assert!(stopped.elapsed() < Duration::from_millis(8200), "{:?}", stopped.elapsed());
     assert!(bench.begins(2).await.0 > term);
     signal("CONT", &named);
-    first.says("waits for the lock").await;
+    first.says("waiting for the lock").await;
     assert_eq!(bench.begun().len(), 2);
 }
 

@@ -280,7 +280,7 @@ async fn what_runs_the_hooks_may_be_killed_and_the_command_runs_on() {
         eventually("the hook runs", || async { children(beside).first().copied().ok_or_else(|| "none".to_owned()) })
             .await;
     signal("KILL", &[beside]);
-    agent.says("none runs any more").await;
+    agent.says("no more hooks run").await;
     assert!(state(command).is_some_and(|(state, _)| state != 'Z'));
     // The hook itself ends with the agent at the latest.
     assert_eq!(agent.stop().await, Some(143));

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::helm::{CHART, objects};
@@ -13,10 +12,9 @@ fn read(file: &str) -> String {
 
 /// Returns one of Artifact Hub's annotations of the chart.
 pub fn annotation(name: &str) -> Value {
-    let chart: Value = serde_yaml::from_str(&read("Chart.yaml")).expect("it is YAML");
+    let chart: Value = serde_saphyr::from_str(&read("Chart.yaml")).expect("it is YAML");
     let text = chart["annotations"][format!("artifacthub.io/{name}")].as_str().expect("it has the annotation");
-    let value = serde_yaml::Deserializer::from_str(text).next().expect("there is a document");
-    Value::deserialize(value).unwrap_or_else(|error| panic!("{name}: {error}"))
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Returns the paths of all values that have none below them.
@@ -43,7 +41,7 @@ fn the_readme_explains_each_value() {
             (cells.len() == 4 && !cells[3].trim().is_empty()).then(|| cells[0])
         })
         .collect();
-    let values: Value = serde_yaml::from_str(&read("values.yaml")).expect("it is YAML");
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("it is YAML");
     let leaves = leaves("", &values);
     assert!(leaves.len() > 60, "{leaves:?}");
     let above =
@@ -65,7 +63,7 @@ fn every_value_is_in_the_schema_and_the_other_way_round() {
             None => vec![path.to_owned()],
         }
     }
-    let values: Value = serde_yaml::from_str(&read("values.yaml")).expect("it is YAML");
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("it is YAML");
     let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("it is JSON");
     let (leaves, known) = (leaves("", &values), known(&schema, ""));
     let under = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -101,7 +99,7 @@ fn artifact_hub_is_told_the_crds() {
 /// The icon is a file of this repository, where Chart.yaml says.
 #[test]
 fn the_icon_is_there() {
-    let chart: Value = serde_yaml::from_str(&read("Chart.yaml")).expect("it is YAML");
+    let chart: Value = serde_saphyr::from_str(&read("Chart.yaml")).expect("it is YAML");
     let home = chart["home"].as_str().expect("there is a home");
     let icon = chart["icon"].as_str().expect("there is an icon");
     let path = icon.strip_prefix(home).and_then(|path| path.strip_prefix("/raw/HEAD/")).expect("it is below the home");

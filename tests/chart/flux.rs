@@ -178,7 +178,7 @@ async fn flux_installs_upgrades_and_removes_it() {
     let crds = ["leaderelections.lictor.dev", "electionclasses.lictor.dev", "switchovers.lictor.dev"];
     cluster.kubectl(&[["delete", "crd", "--ignore-not-found"].as_slice(), &crds].concat());
     let flux = Flux::start(cluster).await;
-    let mut values: Value = serde_yaml::from_str(VALUES).expect("it is YAML");
+    let mut values: Value = serde_saphyr::from_str(VALUES).expect("it is YAML");
 
     flux.publish("0.1.0", 1);
     flux.release(&values);

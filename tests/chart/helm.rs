@@ -5,7 +5,6 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use lictor_testing::tool;
-use serde::Deserialize;
 use serde_json::Value;
 
 /// The chart's directory.
@@ -46,8 +45,8 @@ pub fn template_alone(values: &str, more: &[&str]) -> Result<String, String> {
 
 /// Returns the objects in a stream of several.
 pub fn objects(text: &str) -> Vec<Value> {
-    let objects = serde_yaml::Deserializer::from_str(text).map(|one| Value::deserialize(one).expect("it is YAML"));
-    objects.filter(|object| !object.is_null()).collect()
+    let objects: Vec<Value> = serde_saphyr::from_multiple(text).expect("it is YAML");
+    objects.into_iter().filter(|object| !object.is_null()).collect()
 }
 
 /// Returns the one object of this kind whose name ends with `name`.

@@ -52,7 +52,7 @@ fn told() -> String {
     metrics.count_watch_failure("pods");
     metrics.count_dropped_event("full");
     metrics.count_switchover("Complete");
-    let end = lictor::process::monotonic() + Duration::from_secs(60);
+    let end = lictor_process::monotonic() + Duration::from_secs(60);
     metrics.store_held(&StoreId("consul/consul".into()), LockValidity::Until(end));
     metrics.encode().expect("it can be written")
 }

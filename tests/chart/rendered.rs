@@ -184,7 +184,7 @@ fn nonsense_is_refused_and_the_value_named() {
 #[test]
 fn the_chart_goes_with_the_program() {
     let chart: Value =
-        serde_yaml::from_str(&std::fs::read_to_string(Path::new(CHART).join("Chart.yaml")).unwrap()).unwrap();
+        serde_saphyr::from_str(&std::fs::read_to_string(Path::new(CHART).join("Chart.yaml")).unwrap()).unwrap();
     assert_eq!(
         (&chart["version"], &chart["appVersion"]),
         (&env!("CARGO_PKG_VERSION").into(), &env!("CARGO_PKG_VERSION").into())

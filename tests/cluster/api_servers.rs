@@ -137,8 +137,7 @@ async fn an_api_server_that_shows_the_past_makes_no_second_leader_and_holds_noth
             lab.wait_leader(&leader).await;
         }
     }
-    recorder.catch_up().await;
-    let leaderships = recorder.assert_promises();
+    let leaderships = recorder.assert_promises().await;
     assert!(leaderships >= 7, "{leaderships}");
     assert_eq!(operator.metric("lictor_restores_total").await, Some(0.0), "nothing was put back");
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use lictor::api::ElectionClass;
+use lictor_api::ElectionClass;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
@@ -49,7 +49,6 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         spec[field] = value;
         spec
     };
-    let probe = |probe: Value| with("probe", probe);
     let candidates = |lock: Value, more: Value| {
         let mut spec = json!({"selector": selector, "electedBy": "Candidates", "candidates": lock});
         for (field, value) in more.as_object().expect("fields") {
@@ -66,7 +65,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             json!({"selector": {"matchExpressions": [{"key": "role", "operator": "Exists"}]}}),
             "select the pods by another label, such as app",
         ),
-        (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}), "they need at least one value"),
+        (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}), "need at least one value"),
         (
             json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Is"}]}}),
             "\"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
@@ -78,7 +77,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             candidates(json!({"lease": {"name": "l"}, "consulKey": "a/.lock"}), json!({})),
             "exactly one of lease and consulKey",
         ),
-        (candidates(json!({"lease": {"name": "L_"}}), json!({})), "not a name that a Lease can have"),
+        (candidates(json!({"lease": {"name": "L_"}}), json!({})), "not a valid name for a Lease"),
         (candidates(json!({"lease": {"name": "l"}}), json!({"preemption": "HigherPriority"})), "leave them out"),
         (candidates(json!({"lease": {"name": "l"}}), json!({"probe": {"tcpSocket": {"port": 80}}})), "leave them out"),
         (candidates(json!({"lease": {"name": "l"}}), json!({"selector": null})), "needs spec.selector"),
@@ -88,11 +87,11 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         ),
         (
             candidates(json!({"lease": {"name": "l"}, "identity": {"pattern": "prefix-only-*"}}), json!({})),
-            "must have {identity} in it exactly once",
+            "must contain {identity} exactly once",
         ),
         (with("follower", json!({"labels": {"role": "leader"}})), "for example role: leader and role: follower"),
-        (with("leader", json!({"labels": {"my role": "x"}})), "labels has a name that Kubernetes does not take"),
-        (with("leader", json!({"labels": {"role": "not legal"}})), "labels has a value that Kubernetes does not take"),
+        (with("leader", json!({"labels": {"my role": "x"}})), "labels has a name that is not valid in Kubernetes"),
+        (with("leader", json!({"labels": {"role": "not legal"}})), "a value that is not valid in Kubernetes"),
         (
             with("leader", json!({"labels": {"role": long}})),
             "spec.leader.labels.role: Too long: may not be more than 63",
@@ -113,27 +112,26 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
             "exactly one of zone and nodeSelector",
         ),
-        (
-            with("preferences", json!([{"weight": 0, "zone": "a"}])),
-            "weight in body should be greater than or equal to 1",
-        ),
-        (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),
-        (probe(json!({"httpGet": {"port": 1}, "tcpSocket": {"port": 1}})), "httpGet or tcpSocket, not both"),
-        (probe(json!({"connection": {"port": 0}})), "should be greater than or equal to 1"),
-        (probe(json!({"connection": {}})), "spec.probe.connection.port: Required value"),
-        (probe(json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 3})), "shorten the timeout or lengthen the period"),
-        (probe(json!({"tcpSocket": {"port": 1}, "periodSeconds": 0})), "should be greater than or equal to 1"),
-        (probe(json!({"tcpSocket": {"port": 65536}})), "should be less than or equal to 65535"),
-        (probe(json!({"httpGet": {"port": 1, "path": "leader"}})), "should match '^/'"),
+        (with("preferences", json!([{"weight": 0, "zone": "a"}])), "should be greater than or equal to 1"),
         (with("key", json!("")), "spec.key"),
         (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),
-        (with("routing", json!({})), "spec.routing.endpointSlice: Required value"),
-        (with("routing", json!({"endpointSlice": {}})), "spec.routing.endpointSlice.serviceName: Required value"),
+        (with("service", json!({})), "spec.service.name: Required value"),
+        (with("service", json!({"name": "Web_1"})), "for example web-leader"),
+        (with("service", json!({"name": long})), "may not be more than 63"),
         (
-            with("routing", json!({"endpointSlice": {"serviceName": "Web_1"}})),
-            "letter or digit, for example web-leader",
+            with("service", json!({"name": "web", "type": "NodePort"})),
+            "write the ports, or write these fields into your own",
         ),
-        (with("routing", json!({"endpointSlice": {"serviceName": long}})), "may not be more than 63"),
+        (with("service", json!({"name": "web", "ports": [{"port": 80}, {"port": 81}]})), "write service.ports[].name"),
+        (with("service", json!({"name": "web", "ports": [{"port": 0}]})), "should be greater than or equal to 1"),
+        (
+            with("service", json!({"name": "web", "ports": [{"port": 80}], "type": "ExternalName"})),
+            "\"ClusterIP\", \"NodePort\"",
+        ),
+        (
+            with("service", json!({"name": "web", "ports": [{"port": 80}], "labels": {"lictor.dev/x": "y"}})),
+            "write another name",
+        ),
         (with("consulService", json!({"port": 80})), "spec.consulService.name: Required value"),
         (with("consulService", json!({"name": "web"})), "spec.consulService.port: Required value"),
         (with("consulService", json!({"name": "Web_1", "port": 80})), "letter or digit, for example web"),
@@ -141,6 +139,40 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("consulService", json!({"name": "web", "port": 0})), "should be greater than or equal to 1"),
         // kubectl finds this by itself, because the schema names every field.
         (with("selektor", json!({})), "unknown field \"spec.selektor\""),
+    ];
+    lab.assert_refused(cases);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_probe_is_refused_when_it_is_applied() {
+    let lab = Lab::new("refused-probe").await;
+    let probe = |probe: Value| json!({"selector": {"matchLabels": {"app": "web"}}, "probe": probe});
+    let one_question = "only one of httpGet, tcpSocket, grpc and likeReadiness: leave the others out";
+    let which_port = "write for example 8080 or http";
+    let cases = [
+        (probe(json!({})), "write for example httpGet: {path: /leader, port: 8080}"),
+        (probe(json!({"httpGet": {"port": 1}, "tcpSocket": {"port": 1}})), one_question),
+        (probe(json!({"likeReadiness": {}, "grpc": {"port": 1}, "connection": {"port": 1}})), one_question),
+        (probe(json!({"likeReadiness": {"timeoutSeconds": 2}})), "shorten the timeout or lengthen the period"),
+        (probe(json!({"likeReadiness": {"failureThreshold": 0}})), "should be greater than or equal to 1"),
+        (probe(json!({"connection": {"port": 0}})), which_port),
+        (probe(json!({"tcpSocket": {"port": "8080"}})), which_port),
+        (probe(json!({"grpc": {"port": "Web"}})), which_port),
+        (probe(json!({"httpGet": {"port": "a-name-of-16-char"}})), which_port),
+        (probe(json!({"httpGet": {"port": true}})), "spec.probe.httpGet.port"),
+        (probe(json!({"httpGet": {"port": 1, "scheme": "ftp"}})), "\"HTTP\", \"HTTPS\""),
+        (probe(json!({"httpGet": {"port": 1, "host": "10.0.0.1"}})), "httpGet.host is a host name"),
+        (probe(json!({"httpGet": {"port": 1, "host": "a.example:1"}})), "httpGet.host is a host name"),
+        (probe(json!({"httpGet": {"port": 1, "httpHeaders": [{"name": "a b", "value": ""}]}})), "for example X-Role"),
+        (
+            probe(json!({"httpGet": {"port": 1, "httpHeaders": [{"name": "a", "value": "b\r\nc: d"}]}})),
+            "printable characters of ASCII only",
+        ),
+        (probe(json!({"connection": {}})), "probe.connection needs a port, because there is no spec.service"),
+        (probe(json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 3})), "shorten the timeout or lengthen the period"),
+        (probe(json!({"tcpSocket": {"port": 1}, "periodSeconds": 0})), "should be greater than or equal to 1"),
+        (probe(json!({"tcpSocket": {"port": 65536}})), which_port),
+        (probe(json!({"httpGet": {"port": 1, "path": "leader"}})), "should match '^/'"),
     ];
     lab.assert_refused(cases);
 }
@@ -169,9 +201,9 @@ async fn names_that_controllers_own_are_refused_when_the_election_is_applied() {
     };
     let mut cases = Vec::new();
     for role in ["leader", "follower"] {
-        let owned = "labels has a name that Kubernetes keeps to its own controllers";
+        let owned = "labels has a name that Kubernetes reserves for its own controllers";
         cases.extend(labels.map(|name| (spec(role, "labels", name), owned)));
-        let owned = "annotations has a name that a controller of Kubernetes writes itself";
+        let owned = "annotations has a name that Kubernetes' own controllers write";
         cases.extend(annotations.map(|name| (spec(role, "annotations", name), owned)));
     }
     lab.assert_refused(cases);
@@ -468,7 +500,7 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     lab.wait_event("LeaderElection", "class", "UnknownClass").await;
     elect_other(&lab, "class", json!({"className": "lease"})).await;
     lab.wait_condition("class", "Elected", "True", "Elected").await;
-    lab.elections_api().delete("class", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("class").await;
 
     // A key that the class does not allow.
     let classes: Api<ElectionClass> = Api::all(lab.client.clone());
@@ -490,7 +522,7 @@ async fn what_only_the_operator_can_know_is_told_by_the_condition_accepted() {
     elect_other(&lab, "key", json!({"className": class, "key": "key-1", "workloads": [made]})).await;
     let message = lab.wait_condition("key", "Stalled", "True", "WorkloadsNotAllowed").await;
     assert!(message.contains("Job/made with a jobTemplate") && message.contains("spec.allowedWorkloads"), "{message}");
-    lab.elections_api().delete("key", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("key").await;
     classes.delete(&class, &DeleteParams::default()).await.expect("it can be deleted");
 
     // A key that an older election has.

@@ -92,6 +92,5 @@ async fn an_api_server_that_is_too_busy_is_asked_again_without_haste_and_nothing
     let next = lab.wait_any_leader().await;
     eprintln!("measured: {next} leads {:?} after the API server had time", begun.elapsed());
     lab.wait_condition("web", "Elected", "True", "Elected").await;
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }

@@ -111,7 +111,7 @@ async fn the_label_follows_a_lease_whoever_holds_it() {
     // Whoever is killed outright releases nothing, and nobody else takes the lock. The agent's first process is its watchdog, without
     // which it ends in good order.
     c.signal("KILL");
-    wait_free(&lab, "nobody holds").await;
+    wait_free(&lab, "has no holder").await;
     let last = client_go(&lab, "a");
     last.says("leads");
     lab.wait_leader("a").await;
@@ -119,8 +119,7 @@ async fn the_label_follows_a_lease_whoever_holds_it() {
     wait_free(&lab, "has not renewed it").await;
     lab.wait_no_leader().await;
     drop(operator);
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 4);
+    assert_eq!(recorder.assert_promises().await, 4);
 }
 
 /// Shows F1 and F3.
@@ -147,8 +146,7 @@ async fn a_pod_that_is_gone_loses_its_label_whatever_the_lock_says() {
     lab.wait_condition("web", "Elected", "False", "HolderNotFound").await;
     assert_eq!(wait_holder(&lab, "other", None).await, Some(1));
     lab.wait_no_leader().await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 /// The first operator is stopped right when the lock moves, and goes on when the second one acts.
@@ -174,8 +172,7 @@ async fn an_operator_that_was_paused_does_no_harm_while_the_lock_moves() {
         paused.signal("CONT");
         leader = candidate;
     }
-    recorder.catch_up().await;
-    assert!(recorder.assert_promises() >= 4);
+    assert!(recorder.assert_promises().await >= 4);
 }
 
 /// Shows F1.
@@ -227,8 +224,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
     let by_library = consul_api(consul, &key, &format!("{}:8080", ip.expect("it has an address")));
     by_library.says("leads");
     lab.wait_leader("b").await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 4);
+    assert_eq!(recorder.assert_promises().await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

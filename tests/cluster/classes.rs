@@ -7,10 +7,8 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use lictor::api::{
-    ConsulStatus, ElectionClass, ElectionClassStatus, READY, SecretId, condition, with_transition_times,
-};
 use lictor::kubernetes::{ElectionClasses, SecretChange, watch_secrets};
+use lictor_api::{ConsulStatus, ElectionClass, ElectionClassStatus, READY, SecretId, condition, with_transition_times};
 use lictor_testing::kubernetes::Lab;
 use serde_json::json;
 
@@ -30,15 +28,16 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     let object = serde_json::from_value(object).expect("a class");
     let made = classes.create(&PostParams::default(), &object).await.expect("a class can be made");
     let writer = ElectionClasses::new(lab.client.clone(), Duration::from_secs(5));
-    let status = |ready: bool, consul: Option<ConsulStatus>| ElectionClassStatus {
+    let ready = |ready: bool| ElectionClassStatus {
         observed_generation: made.metadata.generation,
-        consul,
         conditions: with_transition_times(
             vec![condition(READY, ready, if ready { "Answers" } else { "NoAnswer" }, "as it is", 1)],
             &[],
             Timestamp::UNIX_EPOCH,
         ),
+        ..ElectionClassStatus::default()
     };
+    let status = |is_ready, consul: Option<ConsulStatus>| ElectionClassStatus { consul, ..ready(is_ready) };
     let consul =
         ConsulStatus { version: "1.22.3".into(), node_name: Some("lictor-west".into()), sessions: vec!["a".into()] };
     let all = status(true, Some(consul.clone()));

@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const TESTED: [&str; 12] = [
     "service",
     "switchover",
-    "routing",
+    "label",
     "consul",
     "cronjob-between-clusters",
     "cold-standby",
@@ -89,7 +89,7 @@ async fn each_example_does_what_it_says() {
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
     tokio::join!(
         pods(cluster),
-        routing(cluster),
+        label(cluster),
         cron_job(cluster),
         cold_standby(cluster),
         stateful_cold_standby(cluster),
@@ -154,7 +154,7 @@ fn rights_of_operating() -> Value {
 fn role_of_workloads() -> Value {
     let blocks = include_str!("../../docs/workloads.md").split("```").filter_map(|block| block.strip_prefix("yaml\n"));
     let role = blocks.into_iter().find(|block| block.contains("kind: ClusterRole\n")).expect("there is one");
-    serde_yaml::from_str(role).expect("it is YAML")
+    serde_saphyr::from_str(role).expect("it is YAML")
 }
 
 /// Waits until a Service reaches this pod and no other.
@@ -168,13 +168,19 @@ async fn reaches(lab: &Lab, service: &str, pod: &str) {
     .await;
 }
 
-/// Tests `service`, and `switchover` and `consul` applied over it.
+/// Tests `service`, and `switchover` and `consul` applied over it. The Service has no selector, and reaches the leader by the number that
+/// its container gives the port.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
     apply_example(&lab, "service");
     lab.wait_candidates(3, 3).await;
+    let message = lab.wait_condition("web", "Routed", "True", "Routed").await;
     let leader = lab.wait_any_leader().await;
+    assert!(message.contains(&leader), "{message}");
     reaches(&lab, "web-leader", &leader).await;
+    let slice =
+        lab.try_kubectl(&["get", "endpointslice", "web-leader-lictor-ipv4", "-ojsonpath={.ports[0].port}"], None);
+    assert_eq!(slice.as_deref(), Ok("8080"));
     apply_example(&lab, "switchover");
     let complete = ["wait", "--for=condition=Complete", "switchover/web", "--timeout=60s"];
     lab.try_kubectl(&complete, None).unwrap_or_else(|error| panic!("{error}"));
@@ -191,18 +197,20 @@ async fn pods(cluster: &'static Cluster) {
     lab.wait_any_leader().await;
 }
 
-/// The Service has no selector, and reaches the leader all the same, by the number that its container gives the port.
-async fn routing(cluster: &'static Cluster) {
-    let lab = Lab::of(cluster, "routing").await;
-    apply_example(&lab, "routing");
+/// The Service selects the label.
+async fn label(cluster: &'static Cluster) {
+    let lab = Lab::of(cluster, "label").await;
+    apply_example(&lab, "label");
     lab.wait_candidates(3, 3).await;
-    let message = lab.wait_condition("web", "Routed", "True", "Routed").await;
     let leader = lab.wait_any_leader().await;
-    assert!(message.contains(&leader), "{message}");
     reaches(&lab, "web-leader", &leader).await;
-    let slice =
-        lab.try_kubectl(&["get", "endpointslice", "web-leader-lictor-ipv4", "-ojsonpath={.ports[0].port}"], None);
-    assert_eq!(slice.as_deref(), Ok("8080"));
+    lab.delete_pod(&leader).await;
+    let next = eventually("another pod leads", || async {
+        let next = lab.wait_any_leader().await;
+        if next == leader { Err(next) } else { Ok(next) }
+    })
+    .await;
+    reaches(&lab, "web-leader", &next).await;
 }
 
 /// Nothing runs in these pods: the lock is held in their names, by the account that they have. tests/node runs an agent with such a manifest.
@@ -300,7 +308,7 @@ fn created_without_replicas(lab: &Lab) {
     let patch = r#"{"spec":{"replicas":0}}"#;
     let empty = lab.try_kubectl(&["patch", "--local", "-f", manifest, "-p", patch, "-o", "yaml"], None);
     let empty = empty.unwrap_or_else(|error| panic!("{error}"));
-    let empty: Value = serde_yaml::from_str(&empty).expect("it is YAML");
+    let empty: Value = serde_saphyr::from_str(&empty).expect("it is YAML");
     assert_eq!(empty["spec"]["replicas"], 0);
     lab.try_kubectl(&["create", "-f", "-"], Some(&empty.to_string())).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -345,7 +353,7 @@ async fn job(cluster: &'static Cluster) {
 fn the_examples_share_one_class() {
     let class = |example: &str| -> Value {
         let text = std::fs::read_to_string(directory(example).join("class.yaml")).expect("it has a class");
-        serde_yaml::from_str(&text).expect("it is YAML")
+        serde_saphyr::from_str(&text).expect("it is YAML")
     };
     for example in ["cronjob-between-clusters", "cold-standby", "stateful-cold-standby"] {
         assert_eq!(class(example), class("consul"), "{example}");

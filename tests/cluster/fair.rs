@@ -103,8 +103,7 @@ async fn nobody_waits_for_the_requests_of_a_namespace_whose_webhook_hangs() {
     let name = troubled.namespace.as_str();
     troubled.try_kubectl(&["delete", "validatingwebhookconfiguration", name], None).expect("it can be deleted");
     judge("a webhook hangs elsewhere", before, beside);
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,6 +123,5 @@ async fn nobody_waits_for_an_election_whose_pods_flap() {
     };
     assert!(flaps.get() > 1, "nothing flapped");
     judge("the pods of another election flap", before, beside);
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use kube::api::{Api, Patch, PatchParams};
-use lictor::api::{ElectionClass, page};
+use lictor_api::{ElectionClass, page};
 use lictor_testing::kubernetes::{Lab, eventually};
 use lictor_testing::tool;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Returns the script that Argo CD runs, as docs/operating.md installs it.
 fn script() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/argo-cd/argocd-cm.yaml");
-    let patch: Value = serde_yaml::from_str(&std::fs::read_to_string(file).unwrap()).expect("it is YAML");
+    let patch: Value = serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).expect("it is YAML");
     let of = |kind: &str| patch["data"][format!("resource.customizations.health.lictor.dev_{kind}")].clone();
     assert_eq!(of("LeaderElection"), of("ElectionClass"), "one script is for both");
     of("LeaderElection").as_str().expect("there is a script").to_owned()

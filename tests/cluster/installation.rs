@@ -76,7 +76,7 @@ async fn what_is_withdrawn_leaves_the_elections_alone_and_nothing_else() {
     assert!(operator.stop().await.success());
     let output = withdrawal.await.expect("it ends");
     assert!(output.status.success(), "{}", text(&output));
-    assert!(text(&output).contains("labels, annotations, locks and finalizers are removed"), "{}", text(&output));
+    assert!(text(&output).contains("removed all labels, annotations, locks and finalizers"), "{}", text(&output));
 
     let pods = lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed");
     for pod in &pods.items {
@@ -133,14 +133,14 @@ async fn a_withdrawal_for_helm_does_nothing_where_helm_did_not_make_the_deployme
     for of in [None, Some("another")] {
         of.map(annotate);
         let output = run(&lab, "withdraw", &arguments).await;
-        assert!(output.status.success() && text(&output).contains("nothing is withdrawn"), "{}", text(&output));
+        assert!(output.status.success() && text(&output).contains("lictor withdraws nothing"), "{}", text(&output));
         assert_eq!(replicas(&lab), "1");
         lab.wait_leader(&leader).await;
     }
     annotate("mine");
     assert!(operator.stop().await.success());
     let output = run(&lab, "withdraw", &arguments).await;
-    assert!(output.status.success() && text(&output).contains("are removed"), "{}", text(&output));
+    assert!(output.status.success() && text(&output).contains("removed all labels"), "{}", text(&output));
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
 }
 
@@ -179,7 +179,7 @@ async fn an_operator_without_a_deployment_is_withdrawn_when_it_has_ended() {
 
     assert!(operator.stop().await.success());
     let output = run(&lab, "withdraw", &[]).await;
-    assert!(output.status.success() && text(&output).contains("are removed"), "{}", text(&output));
+    assert!(output.status.success() && text(&output).contains("removed all labels"), "{}", text(&output));
     assert!(!text(&output).contains("Ctrl-C"), "nobody acts: {}", text(&output));
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
     let leases = lab.leases_api().list(&ListParams::default()).await.expect("leases can be listed");
@@ -212,10 +212,10 @@ async fn the_doctor_tells_what_is_well_and_what_is_not() {
     lab.wait_condition("web", "Ready", "True", "Led").await;
     drop(operator);
     let output = doctor(&lab, &["--controller", &controller, "--timeout", "3"]).await;
-    assert!(text(&output).contains("is not renewed within 3 s"), "{}", text(&output));
+    assert!(text(&output).contains("was not renewed within 3 s"), "{}", text(&output));
     // What the election says is from the time before that.
     let said = text(&run(&lab, "doctor", &["--controller", &controller, "--timeout", "1"]).await);
-    assert!(said.contains("unseen whether 1 of 1 elections are well was not checked"), "{said}");
+    assert!(said.contains("unseen not checked whether 1 of 1 elections are well"), "{said}");
     assert!(!said.contains("ok     1 of 1"), "{said}");
 }
 
@@ -255,13 +255,16 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     assert!(nothing.status.success() && text(&nothing).contains("there is nothing to remove"), "{}", text(&nothing));
 
     let apply = || text(&lictor(cluster.kubeconfig(), &["crd", "--apply"]));
-    assert!(apply().contains("leaderelections.lictor.dev is of lictor"), "{}", apply());
+    assert!(apply().contains("leaderelections.lictor.dev comes from lictor"), "{}", apply());
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version=0.0.9", "--overwrite"]);
     let mut operator = lab.operator(&[]);
-    operator.logs("the CRD is of an older lictor").await;
+    operator.logs("the CRD comes from an older lictor").await;
     operator.acts().await;
     let said = text(&doctor(&lab, &[]).await);
-    assert!(said.contains("leaderelections.lictor.dev is of lictor 0.0.9") && said.contains("1 of these"), "{said}");
+    assert!(
+        said.contains("leaderelections.lictor.dev comes from lictor 0.0.9") && said.contains("1 of these"),
+        "{said}"
+    );
     apply();
     let output = doctor(&lab, &[]).await;
     assert!(output.status.success(), "{}", text(&output));
@@ -292,7 +295,7 @@ async fn an_operator_without_crds_says_so_and_does_not_say_that_it_acts() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("no-crds-{}", std::process::id()), 1)));
     let lab = Lab::of(cluster, "no-crds").await;
     let operator = lab.operator(&[]);
-    operator.logs("this replica holds the operator's Lease, and elects nobody yet").await;
+    operator.logs("this replica holds the operator's Lease, but elects no leader yet").await;
     let said = operator.get("/readyz").await;
     assert!(said.0 == 503 && said.1.contains(UNKNOWN) && !said.1.contains("waiting for the cluster"), "{said:?}");
     assert_eq!(operator.metric("lictor_acting").await, Some(0.0));

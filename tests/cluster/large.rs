@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ async fn roles(lab: &Lab) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for 520 pods on a control plane of its own"]
 async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_end() {
+    let _alone = crate::alone().await;
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("large-{}", std::process::id()), 6)));
     cluster.install_crds();
     let lab = Lab::of(cluster, "large").await;
@@ -70,15 +71,14 @@ async fn a_group_of_several_pages_has_one_leader_through_restart_failover_and_en
         before = next;
     }
 
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     eventually("no pod has a role any more", || async {
         let left: Vec<Value> =
             lab.roles().await.into_iter().filter(|(_, role)| !role.is_empty()).map(|pod| json!(pod)).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
     })
     .await;
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }
 
 async fn leader_of(lab: &Lab) -> Result<String, String> {

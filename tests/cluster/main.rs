@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::large_futures, reason = "a test is as long as its story")]
 
+use tokio::sync::{Mutex, MutexGuard};
+
 mod api_servers;
 mod bad_days;
 mod bad_input;
@@ -29,8 +31,15 @@ mod policies;
 mod remains;
 mod restored;
 mod routing;
+mod service;
 mod store;
 mod switchover;
 mod told;
 mod visible;
 mod workloads;
+
+/// Waits until no other test runs that loads the machine for a minute. Beside two of these, tests that judge how long something took fail.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}

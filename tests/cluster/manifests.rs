@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PropagationPolicy};
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use lictor_testing::Prng;
 use lictor_testing::kubernetes::{Lab, eventually};
 use serde_json::{Value, json};

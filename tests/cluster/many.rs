@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::json;
 
@@ -21,6 +21,7 @@ fn since(election: &LeaderElection, type_: &str) -> Option<Timestamp> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for 200 groups"]
 async fn a_start_with_many_elections_writes_no_status_that_says_nothing() {
+    let _alone = crate::alone().await;
     let lab = Lab::new("many").await;
     for number in 0..ELECTIONS {
         let name = format!("web-{number}");

@@ -108,12 +108,12 @@ async fn an_operator_that_is_asked_to_end_hands_over_at_once() {
     wait_ready(&second, false).await;
     let status = first.stop().await;
     assert!(status.success(), "{status}");
-    let took = seconds_between(first.logged_at("lictor stops").await, second.logged_at("this replica acts").await);
+    let took =
+        seconds_between(first.logged_at("lictor is stopping").await, second.logged_at("this replica acts").await);
     assert!((0.0..1.0).contains(&took), "the other acted after {took} s");
     lab.kill_pod(&leader).await;
     lab.wait_any_leader().await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,8 +137,7 @@ async fn an_operator_that_was_killed_is_replaced_when_its_lease_has_ended() {
     assert!((LEASE.as_secs_f64()..(LEASE + SLACK).as_secs_f64()).contains(&took), "after {took} s");
     let next = lab.wait_any_leader().await;
     assert_ne!(next, leader);
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 /// Where each replica is reached by the other, and a Lease that nobody waits for.
@@ -155,15 +154,14 @@ async fn an_operator_whose_end_a_standby_sees_is_replaced_at_once() {
     lab.elect(json!({})).await;
     let leader = lab.wait_any_leader().await;
     wait_ready(&second, false).await;
-    second.logs("connected to the replica that acts").await;
+    second.logs("connected to the acting replica").await;
     let killed = Timestamp::now();
     first.signal("KILL");
     lab.kill_pod(&leader).await;
     let took = seconds_between(killed, second.logged_at("this replica acts").await);
     assert!((0.0..SLACK.as_secs_f64()).contains(&took), "the other acted after {took} s");
     assert_ne!(lab.wait_any_leader().await, leader);
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,13 +237,13 @@ async fn a_leader_that_was_lost_while_no_operator_ran_is_replaced_when_one_start
     let _second = lab.operator(&[]);
     let next = lab.wait_any_leader().await;
     assert_ne!(next, leader);
+    lab.wait_reason(&next, "LeaderGone").await;
     let election = lab.wait_status("web", "the status tells it", |election| {
         election.status.iter().flat_map(|status| &status.leader).any(|leader| leader.pod_name.as_ref() == Some(&next))
     });
     let history = election.await.status.expect("it has a status").history;
     assert_eq!(history[0].previous_leader_name.as_deref(), Some(leader.as_str()));
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,8 +270,7 @@ async fn an_operator_that_was_frozen_stands_by_when_it_wakes_up() {
     lab.kill_pod(&next).await;
     lab.wait_any_leader().await;
     wait_held_by(&lab, &second).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 3);
+    assert_eq!(recorder.assert_promises().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

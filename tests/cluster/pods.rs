@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
-use lictor::kubernetes::{Change, MatchingPods, Namespaces, Pods, watch_pods};
+use lictor::kubernetes::{MatchingPods, Namespaces, Pods, watch_pods};
 use lictor_core::Selector;
+use lictor_kubernetes::Change;
 use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
 
@@ -43,8 +44,17 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
         json!({
             "schedulerName": "nobody",
             "containers": [
-                {"name": "main", "image": "a", "ports": [{"name": "web", "containerPort": 8080}, {"containerPort": 9000}]},
-                {"name": "dns", "image": "a", "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"}]},
+                {
+                    "name": "main", "image": "a", "ports": [{"name": "web", "containerPort": 8080}, {"containerPort": 9000}],
+                    "readinessProbe": {"httpGet": {"port": "web", "scheme": "HTTPS", "httpHeaders": [{"name": "a", "value": "b"}]}},
+                },
+                {
+                    "name": "dns", "image": "a", "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"}],
+                    "readinessProbe": {"exec": {"command": ["true"]}},
+                },
+                {"name": "rpc", "image": "a", "readinessProbe": {"grpc": {"port": 1, "service": "shop"}}},
+                {"name": "far", "image": "a", "readinessProbe": {"httpGet": {"path": "x", "port": 2, "host": "10.0.0.1"}}},
+                {"name": "lost", "image": "a", "readinessProbe": {"tcpSocket": {"port": "web"}}},
             ],
             "initContainers": [
                 {"name": "once", "image": "a", "ports": [{"name": "once", "containerPort": 1}]},
@@ -90,6 +100,7 @@ async fn a_pod_is_the_same_in_the_first_list_and_in_an_answer() {
     let rich = listed.iter().find(|(_, pod)| pod.name == "rich").map(|(_, pod)| pod).expect("it is there");
     let addresses: Vec<&str> = rich.addresses().collect();
     assert_eq!((rich.ports.len(), addresses), (3, vec!["10.1.2.3", "fd00::1"]));
+    assert_eq!(rich.readiness_probes.len(), 5);
     let all = rich.ready && rich.deleting && rich.disrupted && rich.owner.is_some() && rich.ready_since.is_some();
     assert!(all, "{rich:?}");
 }

@@ -1,7 +1,6 @@
 //! Admission policies that get in the way: they change what is written to pods, or refuse it.
 
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 use lictor_testing::kubernetes::{Cluster, Lab, PodSpec, eventually};
 use serde_json::{Value, json};
 
@@ -93,7 +92,7 @@ async fn a_policy_that_rewrites_labels_is_told_and_not_fought() {
     })
     .await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,8 +110,7 @@ async fn another_pod_leads_where_a_policy_refuses_the_first() {
     let note = lab.wait_event("Pod", "a", "LabelsRefused").await;
     assert!(note.contains("hands off"), "{note}");
     lab.wait_condition("web", "Elected", "True", "Elected").await;
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,12 +124,8 @@ async fn a_pod_that_can_not_be_written_to_keeps_no_election_from_going() {
     lab.wait_leader("a").await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     refuse(&lab, "object.metadata.name == 'b'", &["label", "pod", "b", "x=y", "--dry-run=server"]).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    eventually("the election goes", || async {
-        let there = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
-        there.map_or(Ok(()), |election| Err(format!("{:?}", election.metadata.finalizers)))
-    })
-    .await;
+    lab.delete_election("web").await;
+    lab.wait_election_gone("web").await;
     let note = lab.wait_event("LeaderElection", "web", "LabelsLeft").await;
     assert!(note.contains("pod b") && note.contains("hands off"), "{note}");
     let roles: Vec<Value> = lab.roles().await.into_iter().map(|(pod, role)| json!([pod, role])).collect();

@@ -21,16 +21,9 @@ async fn orphaned(test: &str, spec: Value) -> Lab {
 }
 
 async fn delete(lab: &Lab, election: &str) {
-    lab.elections_api().delete(election, &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election(election).await;
     let there = lab.elections_api().get_opt(election).await.expect("the API server answers");
     assert!(there.is_none(), "nothing keeps it: {:?}", there.map(|election| election.metadata));
-}
-
-async fn wait_no_lease(lab: &Lab, name: &str) {
-    eventually("the lock is gone", || async {
-        lab.lease(name).await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
-    })
-    .await;
 }
 
 async fn wait_finalizers(lab: &Lab, number: usize) {
@@ -69,7 +62,7 @@ async fn what_is_deleted_while_no_operator_runs_is_cleaned_up_by_the_next_one() 
     lab.leases_api().create(&PostParams::default(), &foreign).await.expect("it can be made");
 
     let _operator = lab.operator(&[]);
-    wait_no_lease(&lab, "custom").await;
+    lab.wait_lock_gone("custom").await;
     for pod in ["a", "b"] {
         let pod = lab.get_pod(pod).await;
         assert!(!pod.labels().contains_key("role"), "{:?}", pod.labels());
@@ -89,8 +82,7 @@ async fn an_election_that_is_made_anew_meanwhile_leads_without_what_the_last_one
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     lab.wait_any_leader().await;
     assert!(lab.lease("custom").await.is_none() && lab.lease("another").await.is_some());
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,19 +102,14 @@ async fn an_election_has_a_finalizer_while_workloads_follow_it() {
     lab.wait_leader("a").await;
 }
 
-/// Versions before 0.1.0 gave each election a finalizer, and each Lease an owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_leader() {
+async fn a_finalizer_that_is_not_needed_is_taken_off_and_no_leader_moves() {
     let lab = orphaned("finalizer-off", json!({})).await;
     let recorder = lab.record().await;
     let before = lab.election("web").await;
     let merge = |patch: Value| Patch::Merge(patch);
     let finalizer = json!({"metadata": {"finalizers": ["lictor.dev/cleanup", "example.com/kept"]}});
     lab.elections_api().patch("web", &PatchParams::default(), &merge(finalizer)).await.expect("it can be put on");
-    let owner =
-        json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "name": "web", "uid": before.uid()});
-    let metadata = json!({"metadata": {"ownerReferences": [owner]}});
-    lab.leases_api().patch("web", &PatchParams::default(), &merge(metadata)).await.expect("it can have an owner");
 
     let _operator = lab.operator(&[]);
     let after = lab.wait_status("web", "only the other finalizer is left", |election| {
@@ -130,12 +117,10 @@ async fn an_upgrade_takes_off_the_finalizer_that_is_not_needed_and_moves_no_lead
     });
     let (term, after) = (before.status.and_then(|status| status.term), after.await);
     assert_eq!(after.status.and_then(|status| status.term), term, "nobody was elected");
-    assert!(lab.leases_api().get("web").await.expect("it is there").owner_references().is_empty());
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
     // It is being deleted, and somebody else keeps it: what lictor wrote goes all the same.
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    wait_no_lease(&lab, "web").await;
+    lab.delete_election("web").await;
+    lab.wait_lock_gone("web").await;
     assert!(lab.roles().await.iter().all(|(_, role)| role.is_empty()));
     lab.elections_api()
         .patch("web", &PatchParams::default(), &merge(json!({"metadata": {"finalizers": null}})))
@@ -148,7 +133,7 @@ const SLICE: &str = "web-leader-lictor-ipv4";
 /// An election with a slice and a Job of its own.
 fn with_objects() -> Value {
     let job = json!({"kind": "Job", "name": "migrate", "jobTemplate": {"spec": job_spec(idle_pod())}});
-    json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}, "workloads": [job]})
+    json!({"service": {"name": "web-leader"}, "workloads": [job]})
 }
 
 fn slices(lab: &Lab) -> Api<EndpointSlice> {
@@ -194,11 +179,7 @@ async fn kept(test: &str) -> (Lab, String) {
 async fn an_election_takes_its_slice_and_its_jobs_with_it_whatever_its_deletion_was_to_keep() {
     let (lab, _) = kept("kept-none").await;
     let _operator = lab.operator(&[]);
-    eventually("the election is gone", || async {
-        let found = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
-        found.map_or(Ok(()), |found| Err(format!("{:?}", found.metadata)))
-    })
-    .await;
+    lab.wait_election_gone("web").await;
     let slice = slices(&lab).get_opt(SLICE).await.expect("the API server answers");
     assert!(slice.is_none(), "{slice:?}");
     eventually("the Job is gone", || async {
@@ -213,11 +194,7 @@ async fn what_an_earlier_election_of_the_name_left_is_taken_over() {
     let (lab, leader) = kept("kept-again").await;
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     lab.elections_api().patch("web", &PatchParams::default(), &free).await.expect("finalizers can be taken off");
-    eventually("the election is gone", || async {
-        let found = lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())?;
-        found.map_or(Ok(()), |found| Err(format!("{:?}", found.metadata)))
-    })
-    .await;
+    lab.wait_election_gone("web").await;
     lab.kill_pod(&leader).await;
     wait_named(&lab, &leader).await;
 

@@ -95,7 +95,7 @@ async fn goes_on(test: &str, api_server_runs_on: bool) {
         let stopped = Stopped::stop_etcd(cluster);
         stopped.restore(&copy);
         cluster.order("start", "etcd");
-        operator.logs("put back to an earlier state").await;
+        operator.logs("restored to an earlier state").await;
     }
     let stopped = Stopped::stop(cluster);
     if !api_server_runs_on {
@@ -121,10 +121,9 @@ async fn goes_on(test: &str, api_server_runs_on: bool) {
     eprintln!("measured: {next} leads in term {} {took:?} after the restore", term(&lab, &next).await);
     assert!(took < IN_TIME, "{took:?}");
     assert!(term(&lab, &next).await > highest, "terms rise above all that this operator gave");
-    operator.logs("put back to an earlier state").await;
+    operator.logs("restored to an earlier state").await;
     assert!(operator.metric("lictor_restores_total").await >= Some(1.0));
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
     lab.wait_status("web", "the status has the term", |election| {
         election.status.as_ref().and_then(|status| status.term) > Some(highest)
     })

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use lictor::api::ElectionClass;
+use lictor_api::ElectionClass;
 use lictor_testing::kubernetes::{Lab, Operator, eventually};
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ async fn while_paused_a_leader_that_is_gone_leaves_the_slice_and_everything_says
     let lab = Lab::new("told-paused").await;
     let operator = lab.operator(&[]);
     let (leader, other) = routed(&lab, json!({})).await;
-    let mut spec = json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}, "paused": true});
+    let mut spec = json!({"service": {"name": "web-leader"}, "paused": true});
     lab.elect(spec.clone()).await;
     lab.wait_condition("web", "Ready", "True", "Paused").await;
 
@@ -81,7 +81,7 @@ async fn an_operator_that_was_restarted_while_paused_takes_a_dead_leader_out_too
     let lab = Lab::new("told-restarted").await;
     let first = lab.operator(&[]);
     let (leader, _) = routed(&lab, json!({})).await;
-    lab.elect(json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}, "paused": true})).await;
+    lab.elect(json!({"service": {"name": "web-leader"}, "paused": true})).await;
     lab.wait_condition("web", "Ready", "True", "Paused").await;
     drop(first);
     lab.kill_pod(&leader).await;
@@ -144,7 +144,7 @@ async fn a_class_that_is_deleted_goes_on_serving_and_without_it_no_dead_leader_i
     // An election that it did not serve is refused.
     lab.apply_election("late", json!({"selector": {"matchLabels": {"app": "late"}}, "className": name})).await;
     lab.wait_condition("late", "Accepted", "False", "UnknownClass").await;
-    lab.elections_api().delete("late", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("late").await;
     lab.kill_pod(&first).await;
     let second = lab.wait_any_leader().await;
     lab.wait_status("web", "the next leader is told", |election| {

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use lictor::api::{LeaderElection, LeaderElectionStatus, crds};
+use lictor_api::{LeaderElection, LeaderElectionStatus, crds};
 use lictor_testing::kubernetes::{Asked, Lab, Proxy, eventually};
 use serde_json::{Value, json};
 

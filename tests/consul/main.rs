@@ -5,6 +5,7 @@
 mod access;
 mod answers;
 mod client;
+mod locks;
 mod ours;
 mod sessions;
 

@@ -7,11 +7,10 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use lictor::store::{
-    ConsulParameters, ConsulStore, Home, Layout, LockStore, Role, SessionKeeper, SessionSettings, Sessions, StoreEvent,
-};
+use lictor::store::{ConsulParameters, ConsulStore, LockStore, StoreEvent};
 use lictor_consul::{Bound, Error, LOCK_FLAGS, NewSession, Renewal, Transaction, TxnOp};
 use lictor_core::{Instant, Key, LockValidity, StoreId, Stored};
+use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::watch::Sender;

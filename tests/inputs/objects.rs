@@ -15,7 +15,10 @@ pub fn pod(name: &str) -> Value {
     metadata["annotations"] = json!({"lictor.dev/term": "7", "lictor.dev/election": "web", "lictor.dev/priority": "1"});
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+        "spec": {"nodeName": "n", "containers": [{
+            "name": "c", "image": "i", "ports": [{"name": "web", "containerPort": 8080}],
+            "readinessProbe": {"httpGet": {"path": "/", "port": "web", "httpHeaders": [{"name": "a", "value": "b"}]}},
+        }]},
         "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [
             {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:02Z"},
         ]},
@@ -68,9 +71,20 @@ pub fn election(name: &str) -> Value {
             "preferences": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
             "preemption": "HigherPriority",
             "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
-            "probe": {"httpGet": {"path": "/leader", "port": 8080}, "periodSeconds": 2},
+            "probe": {
+                "httpGet": {
+                    "path": "/leader", "port": "web", "scheme": "HTTPS", "host": "web.example",
+                    "httpHeaders": [{"name": "X-Role", "value": "leader"}],
+                },
+                "grpc": {"port": 9000, "service": "web"}, "connection": {"port": "web"},
+                "likeReadiness": {"periodSeconds": 1, "failureThreshold": 3}, "periodSeconds": 2,
+            },
             "whenStoreIsLost": "Demote",
-            "consulService": {"name": "web", "port": 80}, "routing": {"endpointSlice": {"serviceName": "web-leader"}},
+            "consulService": {"name": "web", "port": 80}, "service": {
+                "name": "web-leader", "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
+                "type": "ClusterIP", "labels": {"a": "b"}, "annotations": {"c": "d"}, "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": ["IPv4"],
+            },
             "workloads": [
                 {"kind": "CronJob", "name": "report", "onDisable": "Suspend"},
                 {"kind": "Deployment", "name": "importer", "replicas": 2, "onRelease": "Restore"},

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lictor::api::{
+use lictor_api::{
     Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, Kept, LeaderElection, OnRelease, Resolved, resolve,
 };
 use lictor_core::{Scope, Selector, Setting, StoreId};
@@ -52,7 +52,7 @@ fn is_sound(resolved: &Resolved, classes: &Classes) -> bool {
     } else {
         let spec = &classes[&resolved.class_name].spec;
         let prefix = spec.effective_key_template().split('/').next().unwrap_or_default();
-        resolved.consul.is_some() && key.name.starts_with(&format!("{prefix}/")) && parts(&key.name)
+        resolved.shared.is_some() && key.name.starts_with(&format!("{prefix}/")) && parts(&key.name)
     }
 }
 

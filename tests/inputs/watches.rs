@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use lictor::kubernetes::{
-    Change, Namespaces, watch_classes, watch_elections, watch_nodes, watch_pods, watch_services, watch_slices,
-    watch_workloads,
+    Namespaces, watch_classes, watch_elections, watch_nodes, watch_pods, watch_services, watch_slices, watch_workloads,
 };
 use lictor::store::{LeaseStore, LockStore, StoreEvent};
 use lictor_core::{StoreId, Stored, WorkloadKind};
+use lictor_kubernetes::Change;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

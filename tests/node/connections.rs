@@ -26,7 +26,7 @@ pub async fn measure(nodes: &Nodes, labelled: &Group<'_>, figures: &mut Figures)
     let lets_go = Group::make_of(nodes, "let-go", LETS_GO, false, true).await;
     for group in [&sliced, &lets_go] {
         group.runs().await;
-        group.elect("leader", &json!({"routing": {"endpointSlice": {"serviceName": "leader"}}}));
+        group.elect("leader", &json!({"service": {"name": "leader"}}));
         group.leader().await;
     }
     for (group, how, own) in [
@@ -58,8 +58,7 @@ pub async fn measure(nodes: &Nodes, labelled: &Group<'_>, figures: &mut Figures)
         }
     }
     for group in [&sliced, &lets_go] {
-        group.recorder.catch_up().await;
-        println!("{}: {} leaderships, and never two at a time", group.name, group.recorder.assert_promises());
+        println!("{}: {} leaderships, and never two at a time", group.name, group.recorder.assert_promises().await);
         nodes.kubectl(&["delete", "leaderelections,services,deployments", "-n", group.name, "--all"]);
     }
 }

@@ -32,7 +32,7 @@ fn apply(nodes: &Nodes, directory: &str, changes: &[(&str, &str)]) {
         let text = std::fs::read_to_string(&path).expect("it can be read");
         let text = changes.iter().fold(text, |text, (old, new)| text.replace(old, new));
         for part in text.split("\n---\n") {
-            let mut object: Value = serde_yaml::from_str(part).expect("it is YAML");
+            let mut object: Value = serde_saphyr::from_str(part).expect("it is YAML");
             object["metadata"]["namespace"] = json!(NAMESPACE);
             if object["kind"] == "RoleBinding" {
                 object["subjects"][0]["namespace"] = json!(NAMESPACE);

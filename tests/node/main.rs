@@ -122,8 +122,7 @@ async fn an_installation_on_real_nodes() {
     }
 
     for group in [&web, &deep] {
-        group.recorder.catch_up().await;
-        let leaderships = group.recorder.assert_promises();
+        let leaderships = group.recorder.assert_promises().await;
         println!("{}: {leaderships} leaderships, and never two at a time", group.name);
     }
     figures.print();

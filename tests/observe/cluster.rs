@@ -79,7 +79,7 @@ async fn each_pod_hears_who_leads() {
     let anew = observe(&bench, user.kubeconfig(), &lab, &["--pod", other, "--pod-uid", "another"]);
     anew.sees("follower", other).await;
 
-    lab.elections_api().delete("web", &kube::api::DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     of(other).sees("follower", "").await;
     assert_eq!(of(other).get("/readyz").await.status, 200, "it was there once");
 }
@@ -143,7 +143,7 @@ async fn the_sidecars_of_the_example_hear_who_leads() {
     lab.try_kubectl(&["apply", "-f", directory.to_str().expect("a path is text")], None).expect("they can be applied");
     let manifest = |name: &str, kind: &str| -> Value {
         let text = std::fs::read_to_string(directory.join(name)).expect("it can be read");
-        let parts = text.split("\n---\n").map(|part| serde_yaml::from_str::<Value>(part).expect("it is YAML"));
+        let parts = text.split("\n---\n").map(|part| serde_saphyr::from_str::<Value>(part).expect("it is YAML"));
         parts.into_iter().find(|part| part["kind"] == kind).expect("it is there")
     };
     let arguments = |container: &Value| -> Vec<String> {

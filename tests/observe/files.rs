@@ -143,7 +143,7 @@ async fn once_says_it_and_ends() {
     };
     let output = once();
     assert_eq!(output.status.code(), Some(4));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was heard of the election: can't read"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no answer about the election: can't read"));
     for (role, code) in [("leader", 0), ("follower", 3)] {
         bench.files.write(role, "7");
         let output = bench

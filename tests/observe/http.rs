@@ -105,7 +105,7 @@ async fn nonsense_is_answered_and_harms_nobody() {
             let answer = observer.ask(method.clone(), path).await;
             assert_eq!(
                 (answer.status, answer.text.as_str()),
-                (405, "only GET and HEAD are answered\n"),
+                (405, "only GET and HEAD are allowed\n"),
                 "{method} {path}"
             );
         }

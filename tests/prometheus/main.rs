@@ -8,7 +8,6 @@ use std::process::{Child, Command, Stdio};
 
 use lictor_testing::kubernetes::{Lab, eventually};
 use lictor_testing::{free_address, tool};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -42,7 +41,7 @@ impl Files {
             ],
         );
         let made = made.expect("the chart is rendered");
-        let objects = serde_yaml::Deserializer::from_str(&made).map(|one| Value::deserialize(one).expect("it is YAML"));
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&made).expect("it is YAML");
         let rules = objects.into_iter().find(|object| object["kind"] == "PrometheusRule").expect("there are alerts");
         let files = Self(directory);
         files.write("rules.yaml", &rules["spec"].to_string());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lictor_testing::Prng;
 use serde_json::{Value, json};
 
-use crate::faults::{Fault, What, draw};
+use crate::faults::{Fault, What, scattered};
 use crate::judge::{SHARED, WORKLOAD};
 use crate::servers::api::ApiServer;
 use crate::servers::link::{Denied, Link};
@@ -41,20 +41,17 @@ pub fn adversities(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let mut faults = Vec::new();
     for what in [What::Denied, What::Behind, What::Forged, What::Undone] {
         let times = if prng.percent(30) { [1, 3, 8][prng.below(3)] } else { 0 };
-        for _ in 0..times {
-            let longest = [1_500, 8_000, 30_000][prng.below(3)];
-            faults.push(Fault {
-                at: 10_000 + draw(prng, until - 10_000),
-                lasts: draw(prng, longest),
-                what,
-                cluster: prng.below(CLUSTERS.len()),
-                replica: prng.below(REPLICAS),
-                pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
-                number: prng.below(100_000),
-            });
-        }
+        faults.extend(scattered(prng, times, until, &[1_500, 8_000, 30_000], |prng, at, lasts| Fault {
+            at,
+            lasts,
+            what,
+            cluster: prng.below(CLUSTERS.len()),
+            replica: prng.below(REPLICAS),
+            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+            number: prng.below(100_000),
+        }));
     }
-    faults.into_iter().filter(|fault| fault.at + fault.lasts < until).collect()
+    faults
 }
 
 /// What a fault is about, for people.

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lictor::kubernetes::Namespaces;
-use lictor::process::monotonic;
-use lictor::store::{
-    ConsulParameters, ConsulStore, Home, Layout, LeaseStore, LockStore, Owner, Role, SessionKeeper, SessionSettings,
-};
+use lictor::store::{ConsulParameters, ConsulStore, LeaseStore, LockStore, Owner};
 use lictor_consul::Settings;
 use lictor_core::{Key, LockValidity, StoreId, Uid};
+use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings};
+use lictor_process::monotonic;
 use lictor_testing::contract::World;
 use serde_json::json;
 use tokio::sync::watch;
@@ -85,11 +84,11 @@ struct InConsul {
 }
 
 impl InConsul {
-    async fn new(layout: Layout) -> Self {
+    async fn new(layout: Layout, elsewhere: Layout) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let consul = Consul::new(NUMBER.fetch_add(1, Ordering::Relaxed).into(), 1000);
         let (store, role) = Self::store_of("west", &consul, layout).await;
-        let (other, others) = Self::store_of("east", &consul, layout).await;
+        let (other, others) = Self::store_of("east", &consul, elsewhere).await;
         Self { consul, store, other, layout, _roles: [role, others] }
     }
 
@@ -176,10 +175,16 @@ impl World for InConsul {
 
 mod consul {
     use super::*;
-    lictor_testing::contract!(|_test| InConsul::new(Layout::Record));
+    lictor_testing::contract!(|_test| InConsul::new(Layout::Record, Layout::Record));
 }
 
 mod consul_by_leader_name {
     use super::*;
-    lictor_testing::contract!(|_test| InConsul::new(Layout::LeaderName));
+    lictor_testing::contract!(|_test| InConsul::new(Layout::LeaderName, Layout::LeaderName));
+}
+
+/// The clusters' layouts differ by mistake.
+mod consul_in_two_layouts {
+    use super::*;
+    lictor_testing::contract!(|_test| InConsul::new(Layout::LeaderName, Layout::Record));
 }

@@ -83,8 +83,14 @@ pub async fn run_cron_job(api: Arc<ApiServer>, mut prng: Prng, judge: Arc<Mutex<
 /// The garbage collector: deletes the Leases of elections that are gone.
 pub async fn collect_garbage(api: Arc<ApiServer>, mut prng: Prng, log: Log) {
     let mut orphans = BTreeMap::<String, u64>::new();
+    let (newest, mut seen) = (api.newest(), 0);
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
+        let version = *newest.borrow();
+        if version == seen && orphans.is_empty() {
+            continue;
+        }
+        seen = version;
         let elections = api.all("leaderelections");
         let lives = |uid: &serde_json::Value| elections.iter().any(|election| election["metadata"]["uid"] == *uid);
         for resource in ["leases", "endpointslices"] {

@@ -11,6 +11,7 @@ use crate::controllers::PERIOD;
 use crate::excuse::Loss;
 use crate::judge::{Group, SHARED, WORKLOAD};
 use crate::process::EPOCH;
+use crate::servers::api::Object;
 use crate::servers::link::{Link, Weather};
 use crate::users::{LEASES, SCOPES, followed_lease};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
@@ -100,6 +101,9 @@ pub enum What {
     Forged,
     /// A controller takes the marks off the pods of an app again and again.
     Undone,
+    /// A third cluster was installed with copied values: its session has the cluster's name. It is the younger one, or the cluster's own
+    /// session ends just then, and it is the older one.
+    Namesake,
 }
 
 /// The resources whose watches fall silent together.
@@ -250,6 +254,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(adversities(prng, until));
             faults.extend(unwritable(prng, until));
             faults.extend(edited_while_cut(prng, until));
+            faults.extend(namesakes(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -334,37 +339,43 @@ fn switchovers(prng: &mut Prng, until: u64) -> Vec<Fault> {
 /// Beside all others, in some of the seeds: a lock that the pods hold themselves.
 fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(40) { [3, 10, 30][prng.below(3)] } else { 0 };
-    let one = |_| {
-        let longest = [1_500, 8_000, 30_000][prng.below(3)];
-        Fault {
-            at: 10_000 + draw(prng, until - 10_000),
-            lasts: draw(prng, longest),
-            what: What::Followed,
-            cluster: prng.below(CLUSTERS.len()),
-            replica: 0,
-            pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
-            number: prng.below(1_000),
-        }
-    };
-    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
+    scattered(prng, times, until, &[1_500, 8_000, 30_000], |prng, at, lasts| Fault {
+        at,
+        lasts,
+        what: What::Followed,
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-{}", APPS[prng.below(APPS.len())], prng.below(PODS)),
+        number: prng.below(1_000),
+    })
 }
 
 /// Beside all others, in some of the seeds: a token that may not write keys for a while (C15).
 fn unwritable(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(30) { [1, 2, 5][prng.below(3)] } else { 0 };
-    let one = |_| {
-        let longest = [3_000, 15_000, 70_000][prng.below(3)];
-        Fault {
-            at: 10_000 + draw(prng, until - 10_000),
-            lasts: draw(prng, longest),
-            what: What::ConsulOfAll(Trouble::Unwritable),
-            cluster: prng.below(CLUSTERS.len()),
-            replica: 0,
-            pod: format!("{}-0", APPS[0]),
-            number: prng.below(1_000),
-        }
-    };
-    (0..times).map(one).filter(|fault| fault.at + fault.lasts < until).collect()
+    scattered(prng, times, until, &[3_000, 15_000, 70_000], |prng, at, lasts| Fault {
+        at,
+        lasts,
+        what: What::ConsulOfAll(Trouble::Unwritable),
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-0", APPS[0]),
+        number: prng.below(1_000),
+    })
+}
+
+/// Beside all others, in some of the seeds: another cluster of the same name (C14).
+fn namesakes(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = if prng.percent(20) { 1 + prng.below(3) } else { 0 };
+    scattered(prng, times, until, &[15_000, 60_000], |prng, at, lasts| Fault {
+        at,
+        lasts,
+        what: What::Namesake,
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-0", APPS[0]),
+        number: prng.below(2),
+    })
 }
 
 /// Beside all others, in some of the seeds: a person writes to the key of a lock, of pods or of workloads, while a cluster is cut off (C16).
@@ -409,6 +420,23 @@ fn chain(prng: &mut Prng, at: u64) -> Vec<Fault> {
         .collect()
 }
 
+/// Draws so many faults, each at any moment and for up to one of these times. `rest` draws what else there is of one.
+pub fn scattered(
+    prng: &mut Prng,
+    times: usize,
+    until: u64,
+    longest: &[u64],
+    mut rest: impl FnMut(&mut Prng, u64, u64) -> Fault,
+) -> Vec<Fault> {
+    let mut one = |_| {
+        let longest = longest[prng.below(longest.len())];
+        let (at, lasts) = (10_000 + draw(prng, until - 10_000), draw(prng, longest));
+        rest(prng, at, lasts)
+    };
+    let all: Vec<Fault> = (0..times).map(&mut one).collect();
+    all.into_iter().filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
 /// Draws a number.
 pub fn draw(prng: &mut Prng, below: u64) -> u64 {
     u64::try_from(prng.below(usize::try_from(below).unwrap_or(1).max(1))).unwrap_or(0)
@@ -424,7 +452,7 @@ impl fmt::Display for Fault {
             What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
-            What::Scope | What::Key | What::Rules | What::Unavailable => write!(f, "in {cluster}"),
+            What::Scope | What::Key | What::Rules | What::Unavailable | What::Namesake => write!(f, "in {cluster}"),
             What::Paused | What::Withdrawn | What::Routing | What::SliceByHand | What::Switchover => {
                 write!(f, "of {cluster}/{}", self.app())
             }
@@ -455,6 +483,12 @@ impl Fault {
                 world.consul.change_leader(std::time::Duration::from_millis(self.lasts.min(6_000)));
             }
             What::SessionEnds => self.end_session(world),
+            What::Namesake => {
+                if self.number == 0 {
+                    self.end_session(world);
+                }
+                world.consul.come_as(&sessions_of(cluster), self.lasts);
+            }
             What::LeaseByHand => self.spoil_lease(world),
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
@@ -494,6 +528,7 @@ impl Fault {
             What::WallClock
             | What::ConsulLeader
             | What::SessionEnds
+            | What::Namesake
             | What::Compaction
             | What::LeaseByHand
             | What::SliceByHand
@@ -717,7 +752,7 @@ impl Fault {
     /// Somebody edits or deletes the slices of an app.
     fn spoil_slices(&self, world: &World) {
         let api = &world.clusters[self.cluster].api;
-        let of_app = |slice: &serde_json::Value| {
+        let of_app = |slice: &Object| {
             let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str().unwrap_or_default();
             service.starts_with(self.app())
         };

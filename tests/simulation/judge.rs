@@ -347,7 +347,7 @@ impl Judge {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
         let app = name.split('-').next().unwrap_or_default().to_owned();
-        let (before, labels) = (leaders_labels(change.before.as_ref()), leaders_labels(change.after.as_ref()));
+        let (before, labels) = (leaders_labels(change.before.as_deref()), leaders_labels(change.after.as_deref()));
         let turns = before.is_empty() != labels.is_empty();
         for key in [ROLE.0, ACTIVE.0] {
             // What the operator leaves there, it has made its own; but it knows nothing of the labels of other specs.

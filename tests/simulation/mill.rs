@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::judge::Judge;
 use crate::programs::address;
 use crate::run::FAULTS_UNTIL;
-use crate::servers::api::ApiServer;
+use crate::servers::api::{ApiServer, Object};
 use crate::users::ROLE;
 use crate::world::NAMESPACE;
 
@@ -73,22 +73,25 @@ impl Mill {
     /// Runs until the end.
     pub async fn run(self, mut prng: Prng, judge: Arc<Mutex<Judge>>) {
         let (mut newest, mut made) = (self.api.newest(), 0_usize);
+        let (mut seen, mut pods) = (0, Vec::new());
         let begun = tokio::time::Instant::now();
         let (mut deletes, calm) =
             (begun + drawn(&mut prng, DELETES_EVERY), begun + Duration::from_millis(FAULTS_UNTIL));
         loop {
-            let _ = newest.borrow_and_update();
-            let pods = self.pods();
+            let version = *newest.borrow_and_update();
+            if version != seen {
+                (seen, pods) = (version, self.pods());
+            }
             let most = if self.is_known { PODS } else { MOST };
             if pods.len() > most {
                 judge.lock().unwrap().verdict.get_or_insert_with(|| format!("{} pods of {self:?}", pods.len()));
                 return;
             }
-            let owned: Vec<&Value> = pods.iter().filter(|pod| is_owned(pod)).collect();
+            let owned: Vec<&Object> = pods.iter().filter(|pod| is_owned(pod)).collect();
             for pod in owned.iter().filter(|pod| !self.selects(pod)) {
                 self.api.edit("pods", NAMESPACE, name(pod), |pod| pod["metadata"]["ownerReferences"] = Value::Null);
             }
-            let owned: Vec<&Value> = owned.into_iter().filter(|pod| self.selects(pod)).collect();
+            let owned: Vec<&Object> = owned.into_iter().filter(|pod| self.selects(pod)).collect();
             if owned.len() < PODS {
                 tokio::time::sleep(drawn(&mut prng, 300)).await;
                 made += 1;
@@ -120,7 +123,7 @@ impl Mill {
         (!right).then(|| format!("{written} pods of {self:?} are labelled, and its election says {told}"))
     }
 
-    fn pods(&self) -> Vec<Value> {
+    fn pods(&self) -> Vec<Object> {
         let pods = self.api.all("pods").into_iter();
         pods.filter(|pod| pod["metadata"]["labels"]["app"] == MILL).collect()
     }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lictor::controller::{Controller, Dial, Parameters, Purpose};
-use lictor::kubernetes::{ClaimUpdate, Holder, LeaseClaim, Namespaces};
-use lictor::process::{Process, monotonic, spawn, spawn_in};
+use lictor::controller::{Clients, Controller, Dial, Parameters, Purpose};
+use lictor::kubernetes::Namespaces;
 use lictor::store::LeaseStore;
 use lictor::telemetry::{Health, Metrics};
 use lictor_consul::Connect;
 use lictor_core::ClaimParameters;
+use lictor_locks::lease::{ClaimUpdate, Holder, LeaseClaim};
+use lictor_process::{Process, monotonic, spawn, spawn_in};
 use tokio::sync::{mpsc, watch};
 
 use crate::process::Simulated;
@@ -53,7 +54,7 @@ pub fn start(process: &Arc<Simulated>, identity: &str, client: kube::Client, con
             lease_duration: LEASE,
             own_namespace: OWN_NAMESPACE.into(),
             request_timeout: timeout,
-            consul,
+            clients: Clients::default().with_consul(consul),
             dial,
             doubt: claim.doubt(),
         };

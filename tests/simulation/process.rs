@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use lictor::process::Process;
 use lictor_core::{Instant, Timestamp};
+use lictor_process::Process;
 use tokio::task::AbortHandle;
 
 /// When all simulations begin, by the wall clocks, in milliseconds: a full minute.

@@ -9,9 +9,10 @@ use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::faults::{Fault, plan};
-use crate::judge::{Figures, WORKLOAD};
+use crate::judge::{Figures, SHARED, WORKLOAD};
 use crate::log::Log;
 use crate::seeds::Outcome;
+use crate::servers::api::Object;
 use crate::users::services;
 use crate::world::{APPS, CLUSTERS, NAMESPACE, REPLICAS, World};
 
@@ -151,7 +152,8 @@ async fn calm(world: &mut World) -> (Option<String>, u64) {
     if let Some(since) = vacant {
         return (Some(format!("a leader was lost again {} ms after all was well", since - begun)), recovery);
     }
-    (untidy(world).or(misrouted(world)).or(undecided(world)).or(fail_over(world).await), recovery)
+    let wrong = untidy(world).or(misrouted(world)).or(undecided(world)).or(unsaid(world));
+    (wrong.or(fail_over(world).await), recovery)
 }
 
 /// What is left over of earlier specs.
@@ -169,7 +171,7 @@ fn untidy(world: &World) -> Option<String> {
 fn undecided(world: &World) -> Option<String> {
     let jumped = world.judge.lock().unwrap().has_jumped();
     let all = world.clusters.iter().flat_map(|cluster| cluster.api.all("switchovers"));
-    let open = |switchover: &Value| {
+    let open = |switchover: &Object| {
         let conditions = switchover["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let holds = |type_: &str| conditions.iter().any(|c| c["type"] == type_ && c["status"] == "True");
         let waits = jumped && !holds("Accepted");
@@ -177,6 +179,21 @@ fn undecided(world: &World) -> Option<String> {
     };
     let mut open = all.filter(open);
     open.next().map(|switchover| format!("nothing comes of {switchover}"))
+}
+
+/// A difference between the clusters that an election does not tell: the one that leads, or the other one.
+fn unsaid(world: &World) -> Option<String> {
+    let elections = world.clusters.iter().map(|cluster| cluster.api.get("leaderelections", NAMESPACE, SHARED));
+    let conditions = elections.map(|election| election.unwrap_or_default()["status"]["conditions"].clone());
+    let says = |conditions: &Value, reason: &str| {
+        conditions.as_array().into_iter().flatten().any(|condition| condition["reason"] == reason)
+    };
+    // A condition has one reason, and that somebody forges records is worse.
+    let untold = |conditions: &Value| {
+        says(conditions, "RecordsDiffer") != world.differs && !(world.differs && says(conditions, "RecordForged"))
+    };
+    let found: Vec<Value> = conditions.filter(untold).collect();
+    (!found.is_empty()).then(|| format!("the clusters' layouts differ: {}, and one tells: {found:?}", world.differs))
 }
 
 /// What Services reach, and should not.

@@ -307,12 +307,12 @@ fn note(leaders: &mut BTreeMap<String, String>, change: &Change) {
     if change.resource != "pods" {
         return;
     }
-    if let Some((app, pod)) = change.before.as_ref().map(shown)
+    if let Some((app, pod)) = change.before.as_deref().map(shown)
         && leaders.get(&app) == Some(&pod)
     {
         leaders.remove(&app);
     }
-    leaders.extend(change.after.as_ref().filter(leads).map(shown));
+    leaders.extend(change.after.as_deref().filter(leads).map(shown));
 }
 
 fn measure(size: Size) -> Measured {

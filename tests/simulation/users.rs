@@ -59,7 +59,7 @@ impl Spec {
             return spec;
         }
         if let Some(service) = services(app).get(self.routing) {
-            spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
+            spec["service"] = json!({"name": service});
         }
         if self.followed {
             spec["electedBy"] = json!("Candidates");

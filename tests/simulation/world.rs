@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lictor::kubernetes::ClaimUpdate;
-use lictor::process::Process;
 use lictor_core::{ClaimState, Term};
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::Process;
 use lictor_testing::Prng;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -21,7 +21,7 @@ use crate::mill::Mill;
 use crate::operator::{CONTROLLER, OWN_NAMESPACE, Started, own_lease, start};
 use crate::process::Simulated;
 use crate::programs::{Programs, address};
-use crate::servers::api::ApiServer;
+use crate::servers::api::{ApiServer, Object};
 use crate::servers::client::{Listener, Passing, Witness, connect, kubernetes_seen};
 use crate::servers::consul::Consul;
 use crate::servers::link::{Link, Weather};
@@ -43,6 +43,8 @@ pub struct World {
     pub judge: Arc<Mutex<Judge>>,
     pub consul: Arc<Consul>,
     pub clusters: Vec<Cluster>,
+    /// Whether the clusters write records in different layouts.
+    pub differs: bool,
     begun: Instant,
 }
 
@@ -113,6 +115,7 @@ impl World {
         let consul = Consul::new(seed ^ 0xc0, rate(1000));
         tokio::spawn(consul.clone().keep_time());
         let mut clusters = Vec::new();
+        let differs = seed.is_multiple_of(8);
         for (number, name) in CLUSTERS.into_iter().enumerate() {
             let api = ApiServer::new(name);
             let (witness, told) = (judge.clone(), log.clone());
@@ -132,7 +135,8 @@ impl World {
                 }
             });
             let replicas = replicas.collect();
-            furnish(&api, name);
+            let layout = if differs && number == 1 { "LeaderName" } else { "Record" };
+            furnish(&api, name, layout);
             let users = Users::new(api.clone(), log.clone(), name);
             tokio::spawn(users.clone().go_on());
             tokio::spawn(run_deployment(api.clone(), Prng::new(seed + 7)));
@@ -144,7 +148,7 @@ impl World {
             clusters.push(Cluster { api, programs: Arc::default(), users, mill, replicas, undoing: Mutex::default() });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
-        Self { log, judge, consul, clusters, begun: Instant::now() }
+        Self { log, judge, consul, clusters, differs, begun: Instant::now() }
     }
 
     /// All groups: what has to have one leader.
@@ -314,7 +318,7 @@ async fn watch_over(judge: Arc<Mutex<Judge>>, consul: Arc<Consul>) {
 }
 
 /// Makes what an API server has at the beginning.
-fn furnish(api: &ApiServer, cluster: &str) {
+fn furnish(api: &ApiServer, cluster: &str, layout: &str) {
     for node in 0..NODES {
         api.edit("nodes", "", &format!("n{node}"), |node| {
             node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
@@ -323,7 +327,7 @@ fn furnish(api: &ApiServer, cluster: &str) {
     api.edit("electionclasses", "", "consul", |class| {
         class["spec"] = json!({
             "controller": CONTROLLER,
-            "consul": {"address": "http://consul.example:8500", "clusterName": cluster},
+            "consul": {"address": "http://consul.example:8500", "clusterName": cluster, "record": layout},
         });
     });
     for (name, replicas) in [(WORKLOAD, 0), (NEEDED, 1)] {
@@ -429,7 +433,7 @@ impl Cluster {
         told.chain(status).max().unwrap_or_default()
     }
 
-    pub fn pod(&self, name: &str) -> Option<Value> {
+    pub fn pod(&self, name: &str) -> Option<Object> {
         self.api.get("pods", NAMESPACE, name)
     }
 

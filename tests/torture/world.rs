@@ -180,7 +180,7 @@ impl World {
         let (mut spec, markings) = variant(number);
         let service = (kind != Kind::Workload && number.is_multiple_of(2)).then(|| format!("{name}-leader"));
         if let Some(service) = &service {
-            spec["routing"] = json!({"endpointSlice": {"serviceName": service}});
+            spec["service"] = json!({"name": service});
         }
         let clusters: Vec<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
         let group = Group {

@@ -61,7 +61,7 @@ pub async fn measure(consul: &Consul, elections: u32, seconds: u32, report: &mut
 }
 
 fn count(observer: &Observer) -> usize {
-    let is_told = |status: &&lictor::api::LeaderElectionStatus| {
+    let is_told = |status: &&lictor_api::LeaderElectionStatus| {
         status.leader.is_some() && status.candidates.as_ref().is_some_and(|candidates| candidates.summary == "3/3")
     };
     observer.elections.values().filter(is_told).count()

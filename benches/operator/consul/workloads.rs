@@ -8,18 +8,17 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
-use lictor::api::{LeaderElectionStatus, WorkloadState};
+use lictor_api::{LeaderElectionStatus, WorkloadState};
 use lictor_testing::kubernetes::Operator;
 use serde_json::{Value, json};
 
 use super::Consul;
 use super::by_hand::{ByHand, Took, cron_job};
 use super::takeover::{CLUSTERS, controller, operator};
-use crate::failover::set_ready;
 use crate::figures::{Report, Sample};
 use crate::machine;
 use crate::observer::{Id, Observer, Sight};
-use crate::world::World;
+use crate::world::{World, set_ready};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const NAME: &str = "nightly";

@@ -41,7 +41,7 @@ struct Floors {
 /// Measures this many hand-overs after SIGTERM, and as many losses by SIGKILL and by SIGSTOP.
 pub async fn measure(terminations: u32, losses: u32, report: &mut Report) -> anyhow::Result<Value> {
     let ground = Ground::start("agents").await?;
-    let mut groups = ground.groups(&PAIRS.map(|(agent, peer)| [agent, peer]).concat()).await?;
+    let mut groups = Contender::of_each(&ground, &PAIRS.map(|(agent, peer)| [agent, peer]).concat()).await?;
     let mut floors = vec![];
     for group in groups.iter().filter(|group| group.kind.is_agent()) {
         floors.push((Floor::beside(group).await.context("the floor")?, Floors::default()));

@@ -71,6 +71,16 @@ pub struct Member {
 }
 
 impl<'a> Contender<'a> {
+    /// Starts a group of each kind.
+    pub async fn of_each(ground: &'a Ground, kinds: &[Kind]) -> anyhow::Result<Vec<Self>> {
+        let mut groups = vec![];
+        for kind in kinds {
+            let group = Self::start(ground, *kind, Style { notes: true, labels: true }).await;
+            groups.push(group.with_context(|| kind.id())?);
+        }
+        Ok(groups)
+    }
+
     /// Prepares a group, and starts it.
     pub async fn start(ground: &'a Ground, kind: Kind, style: Style) -> anyhow::Result<Self> {
         let (world, namespace) = (&ground.world, format!("peers-{}", kind.id()));

@@ -4,12 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use lictor_testing::consul::Toxiproxy;
 use lictor_testing::file;
 
-use super::contender::{Contender, Style};
-use super::kind::Kind;
 use crate::world::World;
 
 pub struct Ground {
@@ -32,16 +30,6 @@ impl Ground {
         fs::create_dir_all(&directory)?;
         let server = world.server()?;
         Ok(Self { world, toxiproxy: Toxiproxy::start(), server, elector, scheduler, directory })
-    }
-
-    /// Starts a group of each kind.
-    pub async fn groups(&self, kinds: &[Kind]) -> anyhow::Result<Vec<Contender<'_>>> {
-        let mut groups = vec![];
-        for kind in kinds {
-            let group = Contender::start(self, *kind, Style { notes: true, labels: true }).await;
-            groups.push(group.with_context(|| kind.id())?);
-        }
-        Ok(groups)
     }
 }
 

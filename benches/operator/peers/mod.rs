@@ -42,7 +42,7 @@ const PHASE: usize = 5000;
 /// Measures each fault this many times, and looks for this many seconds at what all cost at rest.
 pub async fn measure(runs: u32, rest: u32, report: &mut Report) -> anyhow::Result<Value> {
     let ground = Ground::start("peers").await?;
-    let mut groups = ground.groups(&Kind::ALL).await?;
+    let mut groups = Contender::of_each(&ground, &Kind::ALL).await?;
     let mut prng = Prng::new(u64::from(std::process::id()));
     let mut seen: Vec<Vec<(Fault, Vec<Outcome>)>> = groups.iter().map(|_| vec![]).collect();
     for fault in Fault::ALL {

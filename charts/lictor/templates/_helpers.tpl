@@ -188,7 +188,7 @@ template` does not name it by itself. Argo CD does name it, and skips hooks by t
 {{- define "lictor.routingRules" -}}
 - apiGroups: [""]
   resources: [services]
-  verbs: [list, watch]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [endpoints]
   verbs: [get]

@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// Returns a counter that changes whenever Consul does not know the token of a request, so that the program can log in again.
-    /// A request that was sent before the last login may still change it.
+    /// The answer to a request that was sent before the last login may also change it.
     pub fn rejections(&self) -> watch::Receiver<u64> {
         self.shared.rejections.subscribe()
     }

@@ -116,7 +116,7 @@ pub enum AgentState {
     /// The agent has yielded, and takes no part in the election until this moment.
     Away(Instant),
     /// The agent has ended.
-    Over,
+    Ended,
 }
 
 /// One agent.
@@ -154,7 +154,7 @@ enum Run {
     },
     Releasing,
     Away(Instant),
-    Over,
+    Ended,
 }
 
 impl Agent {
@@ -190,7 +190,7 @@ impl Agent {
                 self.yielding |= match self.run {
                     Run::Absent => self.lock.is_some(),
                     Run::Running(_) | Run::Ending { .. } => true,
-                    Run::Releasing | Run::Away(_) | Run::Over => false,
+                    Run::Releasing | Run::Away(_) | Run::Ended => false,
                 };
             }
             AgentEvent::Orphaned => (self.stopping, self.orphaned) = (true, true),
@@ -219,7 +219,7 @@ impl Agent {
                 Some(kill_at.filter(|at| now < *at).unwrap_or(now + Self::KILL_AGAIN))
             }
             Run::Away(until) => Some(until),
-            Run::Releasing | Run::Over => None,
+            Run::Releasing | Run::Ended => None,
         }
     }
 
@@ -236,7 +236,7 @@ impl Agent {
             Run::Ending { .. } => AgentState::Ending,
             Run::Releasing => AgentState::Releasing,
             Run::Away(until) => AgentState::Away(until),
-            Run::Over => AgentState::Over,
+            Run::Ended => AgentState::Ended,
         }
     }
 
@@ -304,7 +304,7 @@ impl Agent {
                 }
             }
             Run::Away(until) if self.stopping || self.is_over() && until <= now => {
-                self.run = Run::Over;
+                self.run = Run::Ended;
                 actions.push(AgentAction::Exit(self.code.unwrap_or(0)));
             }
             // A7.
@@ -312,7 +312,7 @@ impl Agent {
                 self.run = Run::Absent;
                 actions.push(AgentAction::TakePart);
             }
-            Run::Away(_) | Run::Releasing | Run::Over => {}
+            Run::Away(_) | Run::Releasing | Run::Ended => {}
         }
     }
 
@@ -589,6 +589,6 @@ mod tests {
         ] {
             assert_eq!(away.observe(event, at(1000)), expected);
         }
-        assert_eq!(away.state(), AgentState::Over);
+        assert_eq!(away.state(), AgentState::Ended);
     }
 }

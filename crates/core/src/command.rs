@@ -328,31 +328,24 @@ pub enum RecordOutcome {
     Failed(Failure),
 }
 
-/// The outcome of a write of a pod.
+/// The outcome of a write of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodOutcome {
-    /// The pod as it is after the write.
-    Written(Box<Pod>),
-    /// The pod had another version.
+pub enum WriteOutcome<T> {
+    /// The object as it is after the write.
+    Written(Box<T>),
+    /// The object had another version, or was to be created and exists already.
     Conflict,
-    /// The pod of that uid is gone.
+    /// The object of that uid is gone.
     Gone,
     /// Any other failure.
     Failed(Failure),
 }
 
+/// The outcome of a write of a pod.
+pub type PodOutcome = WriteOutcome<Pod>;
+
 /// The outcome of a write of a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SliceOutcome {
-    /// The slice as it is after the write.
-    Written(Box<Slice>),
-    /// The slice had another version, or there is one of that name already.
-    Conflict,
-    /// The slice of that uid is gone.
-    Gone,
-    /// Any other failure.
-    Failed(Failure),
-}
+pub type SliceOutcome = WriteOutcome<Slice>;
 
 /// Why a command did not come to a result.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,19 +5,24 @@
 
 mod across;
 mod bidding;
+mod electing;
+mod existence;
 mod fitness;
 mod forecast;
 mod giving;
 mod handing_over;
 mod holder;
-mod idle;
+mod judge;
+mod led;
 mod lock;
 mod obligations;
 mod outcomes;
 mod phase;
-mod presence;
+mod pod_writes;
 mod promotions;
 mod records;
+mod release;
+mod report;
 mod rivals;
 mod routes;
 mod routing;
@@ -37,75 +42,58 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::fitness::Stays;
-pub(crate) use self::forecast::forecast;
-pub use self::forecast::{Contender, Forecast, Verdict};
+pub use self::forecast::{Contender, Forecast, Verdict, forecast};
 
-use self::bidding::Bidding;
+use self::across::{Across, Bids};
+use self::existence::Existence;
 use self::fitness::Fitness;
-use self::giving::Giving;
-use self::lock::Lock;
-use self::obligations::Obligations;
+use self::handing_over::HandingOver;
+use self::judge::Judge;
+use self::led::Led;
+use self::outcomes::Outcomes;
 use self::phase::{Losing, Phase, Withdrawal};
-use self::promotions::Promotions;
+use self::pod_writes::PodWrites;
+use self::records::Records;
+use self::report::Report;
 use self::rivals::Rivals;
-use self::routes::Routes;
+use self::routes::{Goal, Routes};
+use self::routing::route;
 use self::strays::Strays;
+use self::switchovers::Switching;
 use self::terms::Terms;
-use self::troubles::Troubles;
-use self::upkeep::{Upkeep, Wanted};
-use self::workloads::{Circumstances, Target, WorkloadReconciler};
-use super::backoff::Backoff;
+use self::unheld::{WithoutLock, unheld};
+use self::withdraw::Withdraw;
+use self::workloads::{Target, WorkloadReconciler};
 use super::handover::{Handover, Purpose};
 use super::identity::Identity;
 use super::step::Effects;
 use super::step::{Ops, Step};
+use super::switchover::{self, Asked};
 use super::timers::{Timer, Timers};
 use super::view::{Desired, Situation, View};
 use super::{
-    AbsentLeader, Announcement, Command, Failure, Flapping, Holder, Instant, LockValidity, Markings, OpId, Pod, Record,
-    Scope, Stored, Term, Timestamp, Uid, Version, WorkloadId,
+    AbsentLeader, Failure, Flapping, Holder, Instant, LockValidity, OpId, Outcome, Pod, Record, Scope, Stored, Term,
+    Timestamp, Uid, Version, WorkloadId,
 };
 
-/// One group's election. Each part keeps its own state; this type only asks the parts in order.
+/// One group's election. Each part keeps its own state. This type chooses what is done, and shows it the parts that it may touch.
 #[derive(Clone, Debug)]
 pub struct Election {
     id: Identity,
     ops: Ops,
     timers: Timers,
-    /// The write of the record, or the handover, that is under way.
-    phase: Phase,
-    lock: Lock,
-    terms: Terms,
+    records: Records,
     rivals: Rivals,
-    giving: Giving,
-    bidding: Bidding,
+    across: Across,
     /// The leader that is being demoted because this cluster may have lost the lock.
     losing: Option<Losing>,
     strays: Strays,
     fitness: Fitness,
-    /// Promotions whose outcome is unknown.
-    promotions: Promotions,
-    upkeep: Upkeep,
+    pod_writes: PodWrites,
     routes: Routes,
-    /// Pods that the operator can't label.
-    troubles: Troubles,
     workloads: WorkloadReconciler,
-    obligations: Obligations,
-    /// For a withdrawal: how far the operator has confirmed that nothing is left.
-    withdrawal: Withdrawal,
-    /// Whether the last view says that the election no longer exists.
-    gone: bool,
-    /// The newest generation that the API server has reported, past the cache that the views are made from.
-    known_generation: i64,
-    backoff: Backoff,
-    failure: Option<Failure>,
-    /// Announcements that are still to be made.
-    told: Vec<Announcement>,
-    situation: Situation,
-    leader: Option<(Term, Holder, Timestamp)>,
-    /// T1: the leader of which something is missing.
-    absent: Option<AbsentLeader>,
-    unconfirmed: bool,
+    existence: Existence,
+    report: Report,
     /// The election is to leave, and something may still run here because of it.
     lingers: bool,
 }
@@ -122,34 +110,20 @@ impl Election {
         first: OpId,
     ) -> Self {
         Self {
-            backoff: Backoff::new(&uid.0),
-            bidding: Bidding::new(&uid.0),
+            report: Report::new(&uid.0),
+            across: Across::new(&uid.0),
             routes: Routes::new(&uid.0),
             workloads: WorkloadReconciler::new(&uid.0, first),
             id: Identity { name, uid, operator_id },
             ops: Ops::after(first),
             timers: Timers::default(),
-            phase: Phase::Idle,
-            lock: Lock::new(stored),
-            terms: Terms::default(),
+            records: Records::new(stored),
             rivals: Rivals::default(),
-            giving: Giving::default(),
             losing: None,
             strays: Strays::default(),
             fitness: Fitness::default(),
-            promotions: Promotions::default(),
-            upkeep: Upkeep::default(),
-            troubles: Troubles::default(),
-            obligations: Obligations::default(),
-            withdrawal: Withdrawal::Unconfirmed,
-            gone: false,
-            known_generation: 0,
-            failure: None,
-            told: Vec::new(),
-            situation: Situation::Starting,
-            leader: None,
-            absent: None,
-            unconfirmed: false,
+            pod_writes: PodWrites::default(),
+            existence: Existence::new(),
             lingers: false,
         }
     }
@@ -157,13 +131,33 @@ impl Election {
     /// The same election, if it had reached a term before its store was put back to an earlier state.
     #[must_use]
     pub(crate) fn that_had_reached(mut self, term: Term) -> Self {
-        self.terms = Terms::that_had_reached(term);
+        self.records.terms = Terms::that_had_reached(term);
         self
+    }
+
+    /// T1: the leader that was promoted and is there: its term, its pod, and when it began to lead.
+    pub fn leader(&self) -> Option<&(Term, Holder, Timestamp)> {
+        self.report.leader()
+    }
+
+    /// T1: the leader that the record names, if something is missing of it and no other pod takes its place.
+    pub fn absent(&self) -> Option<&AbsentLeader> {
+        self.report.absent.as_ref()
+    }
+
+    /// Whether the Service reaches the leader, and no other pod.
+    pub fn is_routed(&self) -> bool {
+        self.routes.is_routed()
+    }
+
+    /// The failure that keeps the Service from reaching the leader, and that the operator is retrying.
+    pub fn route_failure(&self) -> Option<&Failure> {
+        self.routes.failure()
     }
 
     /// The election's situation, for the status.
     pub fn situation(&self) -> &Situation {
-        &self.situation
+        &self.report.situation
     }
 
     /// Why a leader that fails its probe stays.
@@ -178,12 +172,12 @@ impl Election {
 
     /// The highest term that this operator has seen.
     pub fn term(&self) -> Term {
-        self.terms.highest()
+        self.records.terms.highest()
     }
 
     /// The last failure, which the operator is retrying.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
+        self.report.failure.as_ref()
     }
 
     /// When the next step is due if nothing else happens.
@@ -193,19 +187,19 @@ impl Election {
 
     /// Whether this cluster can't confirm at present that it holds the lock.
     pub fn is_unconfirmed(&self) -> bool {
-        self.unconfirmed
+        self.report.unconfirmed
     }
 
     /// Whether a handover or a write of the record is under way.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.phase, Phase::Idle | Phase::Reading(_))
+        !matches!(self.records.phase, Phase::Idle | Phase::Reading(_))
     }
 
     /// Whether a leader is being promoted that replaces no other one.
     pub fn is_first_handover(&self) -> bool {
         let is_first =
             |handover: &Handover| handover.previous.is_none() && matches!(handover.purpose, Purpose::Elect(_));
-        matches!(&self.phase, Phase::HandingOver(handover) if is_first(handover))
+        matches!(&self.records.phase, Phase::HandingOver(handover) if is_first(handover))
     }
 
     /// Whether the election is in the middle of something: it is busy, writes workloads, or lets them end before it gives up the lock.
@@ -224,7 +218,7 @@ impl Election {
 
     /// W1: the moment until which the operator enables no workload, because workloads may still run in another cluster.
     pub fn workloads_wait(&self, now: Instant) -> Option<Instant> {
-        self.obligations.wait(self.lock.record(), now)
+        self.records.obligations.wait(self.records.lock.record(), now)
     }
 
     /// The last failure of each workload that can't follow the leader.
@@ -237,9 +231,10 @@ impl Election {
         self.workloads.contested(now)
     }
 
-    /// Whether a promotion, or a write that lets a workload run, is still wanted. The executor asks right before it sends the request.
+    /// Whether a promotion, or a write that lets a workload run, is still wanted. If not, the caller takes back the permit that the executor
+    /// looks at right before it sends the request.
     pub(crate) fn wants(&self, op: OpId) -> bool {
-        let handover = match &self.phase {
+        let handover = match &self.records.phase {
             Phase::HandingOver(handover) => handover.promotion(),
             _ => None,
         };
@@ -248,22 +243,22 @@ impl Election {
 
     /// Whether a pod shows a leader label, or may soon: that of this spec, or of one that the record was written under.
     pub(crate) fn may_lead(&self, pod: &Pod, scope: &Scope) -> bool {
-        self.promotions.contains(&pod.uid) || self.lock.shows_leader(pod, scope)
+        self.pod_writes.promotions.contains(&pod.uid) || self.records.lock.shows_leader(pod, scope)
     }
 
     /// The version of the lock, as last known.
     pub fn version(&self) -> Option<Version> {
-        self.lock.version()
+        self.records.lock.version()
     }
 
     /// The record, as last known.
     pub fn record(&self) -> Option<&Record> {
-        self.lock.record()
+        self.records.lock.record()
     }
 
     /// H16: whether the record claims that it was written on pods under scopes that this cluster never noted.
     pub fn ignores_claims(&self) -> bool {
-        self.lock.has_claims()
+        self.records.lock.has_claims()
     }
 
     /// H16: whether nothing of other specs is left on pods, and nothing can come to them any more, because this process wrote the record
@@ -275,68 +270,78 @@ impl Election {
                 && record.election == self.id.uid
                 && record.generation == generation
         };
-        matches!(self.phase, Phase::Idle) && self.lock.is_fenced(self.version()) && self.record().is_some_and(clean)
+        matches!(self.records.phase, Phase::Idle)
+            && self.records.lock.is_fenced(self.version())
+            && self.record().is_some_and(clean)
+    }
+
+    /// The verdict on a switchover. `gives_up`: the switchover must not be carried out any more.
+    pub(crate) fn judge(&self, asked: &Asked, gives_up: bool, view: &View) -> switchover::Verdict {
+        let Self { id, records, report, across, fitness, pod_writes, .. } = self;
+        let switching = Switching { id, terms: records.terms, fitness, pod_writes };
+        Judge { switching, records, report, across }.judge(asked, gives_up, view)
     }
 
     /// Takes what the store's watch shows, and ignores it if it is older than what the election knows already.
     pub(crate) fn observe(&mut self, at: Version, stored: Arc<Stored>) {
-        self.lock.observe(at, stored);
+        self.records.lock.observe(at, stored);
+    }
+
+    /// Takes the outcome of a command.
+    pub(crate) fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
+        let Self { id, records, report, pod_writes, routes, workloads, across, strays, existence, .. } = self;
+        let outcomes = Outcomes { id, records, report, pod_writes, routes, workloads, across, strays, existence };
+        outcomes.take(op, outcome, now);
     }
 
     /// Decides what to do now.
     pub(crate) fn step(&mut self, view: &View) -> Effects {
-        self.promotions.forget(self.upkeep.gone(), view.pods);
-        self.upkeep.retain(view.pods);
+        self.pod_writes.retain(view);
         self.routes.retain(view);
-        let present = |uid: &Uid| view.pods.iter().find(|pod| pod.uid == *uid);
-        self.troubles.retain(view.generation, |uid| present(uid).is_some());
-        let gone = self.upkeep.gone();
+        let gone = self.pod_writes.upkeep.gone();
         let pods: Vec<&Pod> = view.pods.iter().copied().filter(|pod| !gone.contains(&pod.uid)).collect();
         let strays = self.strays.beside(view.key, view.strays);
 
         let (id, mut ops, view) = (self.id.clone(), self.ops, view.of(&pods, &strays));
         let mut step = Step::new(&id, &view, &mut ops);
         self.take_step(&mut step);
-        self.look_for_leader(&step);
+        self.report.look_for_leader(&self.records.phase, &self.records.lock, &step);
         self.fitness.await_calm(&mut step);
         let (timers, effects) = step.end();
         (self.ops, self.timers) = (ops, timers);
-        self.promotions.note(&effects.requests);
+        self.pod_writes.promotions.note(&effects.requests);
         effects
     }
 
     /// Decides from the view, without the pods that are gone, and with the locks that a listing has shown.
     fn take_step(&mut self, step: &mut Step) {
         let view = step.view;
-        for announcement in self.told.drain(..) {
+        for announcement in self.report.news.drain(..) {
             step.announce(announcement);
         }
         self.workloads.begin_step();
-        self.gone = view.gone;
+        self.existence.gone = view.gone;
         self.lingers = view.desired == Desired::Leave && self.workloads.lets_run(Target::Await, step);
-        if let (true, Some(noted)) = (view.policy.shared, view.noted) {
-            self.lock.believe(noted, view.scope, view.generation);
-        }
-        self.terms.learn(&self.lock, &self.id, view);
-        self.lock.learn(&self.id, view.policy.shared);
-        self.unconfirmed = view.policy.validity != LockValidity::Ended && !view.policy.validity.lasts(view.now);
-        self.rivals.note(&self.lock, view.now);
-        self.obligations.note(&self.lock, view);
-        if let Some(unheld) = self.unheld(step) {
+        self.records.learn(step);
+        self.report.unconfirmed = view.policy.validity != LockValidity::Ended && !view.policy.validity.lasts(view.now);
+        self.rivals.note(&self.records.lock, view.now);
+        if let Some(unheld) = unheld(&self.records.lock, step) {
             if view.now < view.policy.not_before {
                 step.wake_at(Timer::StoreRewound, view.policy.not_before);
             }
-            self.stand_down(unheld, step);
-            if !self.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
+            self.without_lock().stand_down(unheld, step);
+            if !self.pod_writes.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
                 return;
             }
-        } else if matches!(self.phase, Phase::HandingOver(_)) {
-            self.route(step);
-        } else if matches!(view.desired, Desired::Freeze | Desired::Refuse) || self.is_without_leader(view) {
-            self.route_to_present(step);
+        } else if matches!(self.records.phase, Phase::HandingOver(_)) {
+            route(&self.records, self.existence.withdrawal, &mut self.routes, step);
+        } else if matches!(view.desired, Desired::Freeze | Desired::Refuse)
+            || self.report.is_without_leader(&self.records.lock, step)
+        {
+            self.routes.advance(&Goal::Present, step);
         }
-        self.bid(step);
-        if let Some(until) = self.backoff.waits(view.now) {
+        self.bids().bid(step);
+        if let Some(until) = self.report.backoff.waits(view.now) {
             step.wake_at(Timer::Retry, until);
             return;
         }
@@ -345,50 +350,156 @@ impl Election {
 
     /// Continues with what is under way. Returns whether to look again.
     fn go_on(&mut self, step: &mut Step) -> bool {
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::HandingOver(handover) => self.hand_over(handover, step),
+        match std::mem::replace(&mut self.records.phase, Phase::Idle) {
+            Phase::HandingOver(handover) => self.handing_over().go_on(handover, step),
             Phase::Idle => self.idle(step),
             Phase::WriteUnknown(None, intent) => {
-                let op = step.request(Command::ReadRecord { key: intent.key.clone() });
-                self.lock.note_asked();
-                self.phase = Phase::WriteUnknown(Some(op), intent);
+                self.records.read_back(intent, step);
                 false
             }
             busy => {
-                self.phase = busy;
+                self.records.phase = busy;
                 false
             }
         }
     }
 
-    /// Brings the workloads to a target. Returns whether nothing is left to do.
-    fn reconcile(&mut self, target: Target, step: &mut Step) -> bool {
-        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
-        self.workloads.reconcile(target, around, step)
-    }
-
-    /// Gives back the workloads that this election no longer has anything to do with, and leaves all others as they are.
-    fn give_back(&mut self, step: &mut Step) {
-        let around = Circumstances::of(&self.lock, self.terms, &self.obligations, step.view);
-        self.workloads.give_back(around, step);
-    }
-
-    /// Corrects the marks on all pods but the leader. Returns whether nothing was left to do.
-    fn maintain(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) -> bool {
+    /// Decides what to do while nothing is under way. Returns whether to look again.
+    fn idle(&mut self, step: &mut Step) -> bool {
         let view = step.view;
-        // While no candidate can be elected, the record may still be that of an earlier spec, or be under an earlier key.
-        let records = view.strays.iter().map(|(_, stray)| stray).chain([stored]).filter_map(Stored::written);
-        // H16: if a user has deleted the record, upkeep would remove the mark and leave the labels that this cluster noted.
-        let noted = view.noted.unwrap_or_default();
-        let scopes = records.flat_map(Record::scopes).chain(self.lock.scopes()).chain(noted);
-        let former: Vec<Markings> =
-            scopes.map(|scope| &scope.markings).filter(|old| *old != &view.scope.markings).cloned().collect();
-        let wanted = Wanted { stored, term: self.terms.highest(), former: &former, leader };
-        self.upkeep.maintain(&wanted, &mut self.promotions, &self.troubles, step)
+        if view.desired == Desired::Refuse {
+            let record = self.records.lock.record().filter(|record| record.election == self.id.uid);
+            self.report.keep_leader(record);
+            // W11.
+            self.workloads.give_back(self.records.circumstances(view), step);
+            return false;
+        }
+        if view.desired == Desired::Freeze {
+            let record = self.records.lock.record();
+            // Without a record of its own in a shared store, this election is still taking labels off.
+            if self.report.situation == Situation::HandingOver && (record.is_some() || !view.policy.shared) {
+                // The handover is over, or never began, and no other one begins.
+                let led = record.is_some_and(|record| record.holder.is_some());
+                self.report.situation = if led { Situation::Led } else { Situation::Vacant };
+            }
+            self.report.keep_leader(record);
+            return false;
+        }
+        if self.existence.known_generation > view.generation && !view.gone {
+            // The API server has already reported a newer generation than this view's.
+            self.report.situation = Situation::Stale;
+            return false;
+        }
+        if view.desired != Desired::Withdraw {
+            self.existence.withdrawal = Withdrawal::Unconfirmed;
+        } else if self.existence.withdrawal == Withdrawal::Unconfirmed {
+            // There may already be another election of that name. And the caches may be older than the last handover.
+            self.records.ask_election(None, step);
+            if !view.key.is_none() {
+                self.records.lock.forget();
+            }
+            return false;
+        }
+        let Some(shared) = self.records.lock.share() else {
+            self.records.read(step);
+            return false;
+        };
+        let stored = &*shared;
+        if view.desired == Desired::Withdraw
+            && (!self.workloads.release(self.records.circumstances(view), step) || self.workloads.winds_down(step))
+        {
+            return false;
+        }
+        if let Stored::Foreign(what) = stored {
+            return self.idle_beside_foreign(what.clone(), step);
+        }
+        if let Some(record) = stored.written()
+            && record.election == self.id.uid
+            && record.generation > view.generation
+        {
+            return self.idle_behind_record(stored.version(), step);
+        }
+        if let (Stored::HeldByOther(..), Desired::Run | Desired::Leave) = (stored, view.desired) {
+            return false;
+        }
+        if self.withdrawing().clear_strays(step) {
+            return false;
+        }
+        match (view.desired, stored) {
+            (Desired::Withdraw, Stored::HeldByOther(..) | Stored::Free(_, None, _)) => {
+                self.withdrawing().withdraw(&Stored::Absent, step)
+            }
+            (Desired::Withdraw, _) => self.withdrawing().withdraw(stored, step),
+            (_, Stored::Absent | Stored::Free(..)) if view.policy.shared => {
+                let vanished = self.rivals.vanished_until(view);
+                self.led().electing().take_lock(stored, vanished, step);
+                false
+            }
+            _ => self.led().run(stored, step),
+        }
     }
 
-    fn fail(&mut self, failure: Failure, now: Instant) {
-        self.failure = Some(failure);
-        self.backoff.delay(now);
+    /// H10: the record was written for a generation of the election that the operator has not seen yet. Or there never was one, because a
+    /// person edited the record, or the cluster was put back to an earlier state and the store of the lock was not.
+    fn idle_behind_record(&mut self, version: Option<Version>, step: &mut Step) -> bool {
+        self.report.situation = Situation::Stale;
+        if self.records.lock.is_confirmed(version) {
+            // The operator has asked the API server since, which knows no later generation than this view's.
+            self.records.lock.disbelieve();
+            return true;
+        }
+        self.records.ask_election(version, step);
+        false
+    }
+
+    fn idle_beside_foreign(&mut self, what: String, step: &mut Step) -> bool {
+        let view = step.view;
+        if view.desired == Desired::Withdraw {
+            // The lock is not lictor's, so it stays, and the operator takes the marks off the pods.
+            return self.withdrawing().withdraw(&Stored::Absent, step);
+        }
+        self.report.situation = Situation::Foreign(what);
+        self.workloads.reconcile(Target::Follow, self.records.circumstances(view), step);
+        if view.policy.shared {
+            // The store's watch shows all keys.
+            return false;
+        }
+        // No watch tells when the foreign lock goes, so the operator looks at it again, less and less often.
+        self.records.lock.forget();
+        self.report.backoff.delay(view.now);
+        if let Some(until) = self.report.backoff.waits(view.now) {
+            step.wake_at(Timer::Retry, until);
+        }
+        false
+    }
+
+    // The parts that each of these may touch.
+
+    fn led(&mut self) -> Led<'_> {
+        let Self { records, report, fitness, pod_writes, routes, workloads, across, .. } = self;
+        Led { records, report, fitness, pod_writes, routes, workloads, across }
+    }
+
+    fn handing_over(&mut self) -> HandingOver<'_> {
+        let Self { records, report, fitness, pod_writes, routes, existence, .. } = self;
+        let withdrawal = &mut existence.withdrawal;
+        HandingOver { records, report, fitness, pod_writes, routes, withdrawal }
+    }
+
+    fn without_lock(&mut self) -> WithoutLock<'_> {
+        let Self { records, report, pod_writes, routes, workloads, losing, .. } = self;
+        WithoutLock { records, report, pod_writes, routes, workloads, losing }
+    }
+
+    fn withdrawing(&mut self) -> Withdraw<'_> {
+        let Self { records, report, pod_writes, routes, strays, existence, .. } = self;
+        let withdrawal = &mut existence.withdrawal;
+        Withdraw { records, report, pod_writes, routes, strays, withdrawal }
+    }
+
+    fn bids(&mut self) -> Bids<'_> {
+        let Self { across, fitness, records, pod_writes, routes, workloads, existence, .. } = self;
+        let (bidding, known_generation) = (&mut across.bidding, existence.known_generation);
+        Bids { bidding, fitness, records, pod_writes, routes, workloads, known_generation }
     }
 }

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use self::fence::Fence;
 use super::marking::{Before, term_of};
+use super::ownership::written_on;
 use super::step::Step;
 use super::view::View;
+use super::write::{Shown, Versioned, not_a_conflict};
 use super::{
     Command, Desired, ELECTION_ANNOTATION, Failure, HandoverOrder, Holder, Key, Markings, OpId, Outcome, Ownership,
     Pod, PodChange, PodOutcome, PodPatch, Provenances, Reason, Record, Scope, Selections, Selector, Stored, Term,
@@ -63,7 +65,7 @@ pub(super) struct Handover {
     abandoned: bool,
     replaced_by: Author,
     /// Facts from the answers, for later decisions.
-    pub(super) found: Found,
+    pub(super) findings: Findings,
 }
 
 /// Whose record a handover's record has replaced.
@@ -79,7 +81,7 @@ pub(super) enum Chain {
 
 /// Facts from the answers of a handover that matter beyond it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Findings {
     /// Pods that are gone, whatever the cache shows.
     pub(super) gone: Vec<Uid>,
     /// The highest term on the pods or in the status.
@@ -139,26 +141,24 @@ struct Target {
     seen: Seen,
     /// The API server refused the last attempt, or it had no effect.
     refused: bool,
-    /// The API server answered the last attempt with a conflict.
-    conflicted: bool,
     state: TargetState,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetState {
     /// H5.
     ElectionUnread,
     ReadingElection(OpId),
-    Due,
-    Sent(OpId),
-    /// H3 after a conflict: first the pod …
-    Unread,
-    Reading(OpId),
-    /// … then the record.
+    /// The promotion. After a conflict the operator reads the pod again (H3).
+    Promoting(Versioned),
+    /// The pod was read after a conflict, and the record is to be read (H3).
     Unconfirmed,
     Confirming(OpId),
     Done,
 }
+
+/// The promotion can be sent.
+const DUE: TargetState = TargetState::Promoting(Versioned::Due);
 
 impl Handover {
     /// The handover that follows a record that was just written.
@@ -172,9 +172,8 @@ impl Handover {
         target: Option<(Holder, Seen)>,
     ) -> Self {
         let fenced = chain == Chain::Own;
-        let first = if fenced { TargetState::Due } else { TargetState::ElectionUnread };
-        let target =
-            target.map(|(holder, seen)| Target { holder, seen, refused: false, conflicted: false, state: first });
+        let first = if fenced { DUE } else { TargetState::ElectionUnread };
+        let target = target.map(|(holder, seen)| Target { holder, seen, refused: false, state: first });
         // If no pod is to be promoted, the writes of others matter only if they are still being sent.
         let lists = purpose == Purpose::Withdraw || chain == Chain::Rivals || (target.is_some() && !fenced);
         Self {
@@ -192,7 +191,7 @@ impl Handover {
             after_others: !fenced,
             abandoned: false,
             replaced_by: Author::Cluster,
-            found: Found::default(),
+            findings: Findings::default(),
         }
     }
 
@@ -201,8 +200,7 @@ impl Handover {
         let holder = record.holder.clone();
         let mut handover = Self::new(election, version, record, holder.clone(), Chain::Own, Purpose::Restore, None);
         let state = TargetState::Unconfirmed;
-        handover.target =
-            holder.map(|holder| Target { holder, seen: Seen::of(pod), refused: false, conflicted: false, state });
+        handover.target = holder.map(|holder| Target { holder, seen: Seen::of(pod), refused: false, state });
         handover
     }
 
@@ -295,8 +293,8 @@ impl Handover {
             if let Outcome::LocksListed(listed) = outcome {
                 self.locks = Locks::Due;
                 let others = listed?.into_iter().filter(|(_, lock)| self.is_rival(lock)).collect();
-                self.found.locks = others;
-                self.abandoned |= !self.found.locks.is_empty();
+                self.findings.locks = others;
+                self.abandoned |= !self.findings.locks.is_empty();
                 self.locks = Locks::Known;
             }
             return Ok(());
@@ -315,12 +313,12 @@ impl Handover {
         let (fence, result) = fence.take(&uid, lacks, outcome);
         if let (Some(fence), Err(failure), Purpose::Withdraw) = (&fence, &result, &self.purpose) {
             let pod = Holder { pod: Some(fence.pod_name().to_owned()), uid: uid.clone(), node: None, ip: None };
-            self.found.unwritten = Some((pod, failure.clone()));
+            self.findings.unwritten = Some((pod, failure.clone()));
         }
         match fence {
             Some(fence) => drop(self.fences.get_or_insert_default().insert(uid, fence)),
             None if written => {}
-            None => self.found.gone.push(uid),
+            None => self.findings.gone.push(uid),
         }
         result
     }
@@ -328,7 +326,7 @@ impl Handover {
     /// The promotion that is under way.
     pub(super) fn promotion(&self) -> Option<OpId> {
         match self.target.as_ref()?.state {
-            TargetState::Sent(op) => Some(op),
+            TargetState::Promoting(Versioned::Sent(op, _)) => Some(op),
             _ => None,
         }
     }
@@ -352,8 +350,8 @@ impl Handover {
 
     /// Whether the promotion was refused, or had no effect, and no further attempt is under way.
     pub(super) fn is_refused(&self) -> bool {
-        let idle = |target: &Target| matches!(target.state, TargetState::Due | TargetState::Unconfirmed);
-        self.target.as_ref().is_some_and(|target| target.refused && idle(target))
+        let idle = [DUE, TargetState::Unconfirmed];
+        self.target.as_ref().is_some_and(|target| target.refused && idle.contains(&target.state))
     }
 
     /// Whether a pod can't be demoted.
@@ -393,7 +391,7 @@ impl Handover {
         let terms = listed.iter().filter(|pod| wrote(&self.election, pod)).filter_map(term_of);
         let credible = terms.filter(|term| self.record.term.raised_by_hint(*term) == *term);
         if let Some(term) = credible.max() {
-            self.found.term = term;
+            self.findings.term = term;
             self.abandoned = true;
         }
     }
@@ -425,7 +423,8 @@ impl Handover {
         };
         let known =
             |pod: &&Pod| self.purpose != Purpose::Withdraw && view.pods.iter().any(|other| other.uid == pod.uid);
-        let new = listed.iter().filter(|pod| !known(pod) && asked.of(pod) != Title::Free);
+        let all = listed.iter().chain(view.pods.iter().copied());
+        let new = all.filter(|pod| !known(pod) && asked.of(pod) != Title::Free);
         new.map(|pod| pod.uid.clone()).chain(view.foreign.iter().cloned()).collect()
     }
 
@@ -485,7 +484,7 @@ impl Handover {
         if self.replaced_by == Author::Anybody && !wrote(&self.election, pod) && !self.record.scopes().any(selected) {
             return (PodChange::Remove, PodPatch::default());
         }
-        let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
+        let others = is_of_another(&self.election, pod);
         if self.purpose == Purpose::Withdraw && (others || (!wrote(&self.election, pod) && !self.after_others)) {
             return (PodChange::Remove, PodPatch::default());
         }
@@ -496,13 +495,15 @@ impl Handover {
         }
         // O1: a pod of an earlier spec without a mark has nothing of lictor's, unless it led. A late promotion would add the mark.
         let led = self.previous.as_ref().is_some_and(|previous| previous.uid == pod.uid);
-        if self.after_others && self.purpose != Purpose::Withdraw && !led && !wrote(&self.election, pod) {
+        if self.purpose != Purpose::Withdraw && !led && !wrote(&self.election, pod) {
             let mut patch = PodPatch::default();
-            patch.note_term(self.record.term);
+            if self.after_others {
+                patch.note_term(self.record.term);
+            }
             return (PodChange::Remove, patch);
         }
-        let all: Vec<&Markings> = former.iter().chain([markings]).collect();
-        let mut patch = Markings::removal(&all, pod);
+        let scopes: Vec<&Scope> = self.record.scopes().collect();
+        let mut patch = Markings::removal(&written_on(&scopes, pod), pod);
         if self.purpose != Purpose::Withdraw || !wrote(&self.election, pod) {
             // The pod is no candidate any more, but its version has to change. The operator takes the stamp off again afterwards.
             patch.stamp(&self.election, self.record.term);
@@ -514,135 +515,107 @@ impl Handover {
     fn promote(&mut self, step: &mut Step) -> bool {
         let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return true };
-        target.state = match std::mem::replace(&mut target.state, TargetState::Done) {
+        match &mut target.state {
             TargetState::Done => return true,
-            // The cluster itself is the leader, so there is no pod to label.
-            TargetState::Due if target.holder.pod.is_none() => return true,
-            TargetState::Due => {
-                target.refused = false;
-                let markings = &self.record.scope.markings;
-                let patch = markings.promotion(&self.election, self.record.term, &former, &target.seen.before);
-                TargetState::Sent(step.request(Command::WritePod(WritePod {
-                    change: PodChange::Promote,
-                    name: target.holder.pod.clone().unwrap_or_default(),
-                    uid: target.holder.uid.clone(),
-                    version: target.seen.version,
-                    patch,
-                })))
-            }
-            TargetState::Unread => {
-                let op = step.request(Command::ReadPod { name: target.holder.pod.clone().unwrap_or_default() });
-                TargetState::Reading(op)
+            TargetState::Promoting(promotion) => {
+                // The cluster itself is the leader, so there is no pod to label.
+                let Some(name) = &target.holder.pod else { return true };
+                if *promotion == Versioned::Due {
+                    target.refused = false;
+                    let (uid, Seen { version, before }) = (target.holder.uid.clone(), &target.seen);
+                    let markings = &self.record.scope.markings;
+                    let patch = markings.promotion(&self.election, self.record.term, &former, before);
+                    let (change, name, version) = (PodChange::Promote, name.clone(), *version);
+                    let op = step.request(Command::WritePod(WritePod { change, name, uid, version, patch }));
+                    *promotion = Versioned::Sent(op, Some(version));
+                }
+                promotion.read(|| step.request(Command::ReadPod { name: name.clone() }));
             }
             TargetState::Unconfirmed => {
                 let op = step.request(Command::ReadRecord { key: step.view.key.clone() });
-                TargetState::Confirming(op)
+                target.state = TargetState::Confirming(op);
             }
-            awaited => awaited,
-        };
+            TargetState::ElectionUnread | TargetState::ReadingElection(_) | TargetState::Confirming(_) => {}
+        }
         false
     }
 
     fn take_for_target(&mut self, op: OpId, outcome: Outcome) -> Result<(), Failure> {
-        let former = self.record.former_markings();
         let Some(target) = &mut self.target else { return Ok(()) };
-        let mut result = Ok(());
-        let mut failed = |failure: Failure, then: TargetState| {
-            result = Err(failure);
-            then
-        };
-        let state = match (&target.state, outcome) {
-            (TargetState::ReadingElection(expected), Outcome::ElectionRead(read)) if *expected == op => match read {
-                Ok(read) => {
-                    self.abandoned |= read.generation_of(&self.record.election) != self.record.generation;
-                    self.found.generation = Some(read.generation_of(&self.record.election));
-                    TargetState::Due
-                }
-                Err(failure) => failed(failure, TargetState::ElectionUnread),
-            },
-            (TargetState::Sent(expected), Outcome::PodWritten(written)) if *expected == op => match written {
-                PodOutcome::Written(pod) => {
-                    let markings = &self.record.scope.markings;
-                    match markings.promotion(&self.election, self.record.term, &former, &target.seen.before).lacks(&pod)
-                    {
-                        None => {
-                            self.found.promoted = true;
-                            TargetState::Done
-                        }
-                        Some(what) => {
-                            let failure = Failure::Rewritten(what);
-                            self.found.refused = Some(failure.clone());
-                            // The pod has the labels that Services select by, so it leads, and the operator retries the rest afterwards.
-                            let leads = markings.shows_leader(&pod) && self.purpose != Purpose::Restore;
-                            (target.refused, target.seen) = (!leads, Seen::of(&pod));
-                            failed(failure, if leads { TargetState::Done } else { TargetState::Unconfirmed })
-                        }
-                    }
-                }
-                PodOutcome::Conflict => {
-                    target.conflicted = true;
-                    TargetState::Unread
-                }
-                PodOutcome::Gone => {
+        match (&mut target.state, outcome) {
+            (TargetState::ReadingElection(expected), Outcome::ElectionRead(read)) if *expected == op => {
+                target.state = TargetState::ElectionUnread;
+                let generation = read?.generation_of(&self.record.election);
+                self.abandoned |= generation != self.record.generation;
+                self.findings.generation = Some(generation);
+                target.state = DUE;
+            }
+            (TargetState::Promoting(promotion), outcome) if promotion.awaits(op) => {
+                let shown = promotion.take(&target.holder.uid, outcome);
+                return self.take_promotion(shown);
+            }
+            (TargetState::Confirming(expected), Outcome::RecordRead(read)) if *expected == op => {
+                target.state = TargetState::Unconfirmed;
+                if read?.version() != Some(self.version) {
                     self.abandoned = true;
-                    self.found.gone.push(target.holder.uid.clone());
-                    TargetState::Unread
+                } else if self.after_others {
+                    target.state = TargetState::ElectionUnread;
+                } else {
+                    target.state = DUE;
                 }
-                // H11.
-                PodOutcome::Failed(Failure::Unknown(text)) => failed(Failure::Unknown(text), TargetState::Unread),
-                PodOutcome::Failed(failure) => {
-                    target.refused = true;
-                    self.found.refused = Some(failure.clone());
-                    failed(failure, TargetState::Due)
-                }
-            },
-            (TargetState::Reading(expected), Outcome::PodRead(read)) if *expected == op => match read {
-                Ok(Some(pod)) if pod.uid == target.holder.uid => {
-                    let others = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| *name != self.election);
-                    self.abandoned |= others;
-                    let conflicted = std::mem::take(&mut target.conflicted);
-                    if conflicted && pod.version == target.seen.version {
-                        let failure = not_a_conflict(&pod);
-                        (target.refused, self.found.refused) = (true, Some(failure.clone()));
-                        target.state = TargetState::Unconfirmed;
-                        return Err(failure);
-                    }
-                    target.seen = Seen::of(&pod);
-                    let promoted = self.record.scope.markings.is_leader(&pod, self.record.term);
-                    self.found.promoted = promoted;
-                    if promoted { TargetState::Done } else { TargetState::Unconfirmed }
-                }
-                Ok(_) => {
-                    self.abandoned = true;
-                    self.found.gone.push(target.holder.uid.clone());
-                    TargetState::Unread
-                }
-                Err(failure) => failed(failure, TargetState::Unread),
-            },
-            (TargetState::Confirming(expected), Outcome::RecordRead(read)) if *expected == op => match read {
-                Ok(stored) if stored.version() == Some(self.version) && self.after_others => {
-                    TargetState::ElectionUnread
-                }
-                Ok(stored) if stored.version() == Some(self.version) => TargetState::Due,
-                Ok(_) => {
-                    self.abandoned = true;
-                    TargetState::Unconfirmed
-                }
-                Err(failure) => failed(failure, TargetState::Unconfirmed),
-            },
-            _ => return Ok(()),
-        };
-        target.state = state;
-        result
+            }
+            _ => {}
+        }
+        Ok(())
     }
-}
 
-/// The failure for a conflict after which the pod is found unchanged: a webhook may refuse with any code.
-pub(super) fn not_a_conflict(pod: &Pod) -> Failure {
-    Failure::Refused(format!(
-        "a write to pod {} is answered with a conflict, though the pod has not changed: look for a webhook that refuses with the code 409",
-        pod.name
-    ))
+    fn take_promotion(&mut self, shown: Result<Shown<Pod>, Failure>) -> Result<(), Failure> {
+        let Some(target) = &mut self.target else { return Ok(()) };
+        let markings = &self.record.scope.markings;
+        let failure = match shown {
+            Ok(Shown::Written(pod)) => {
+                let former = self.record.former_markings();
+                let asked = markings.promotion(&self.election, self.record.term, &former, &target.seen.before);
+                let Some(what) = asked.lacks(&pod) else {
+                    self.findings.promoted = true;
+                    target.state = TargetState::Done;
+                    return Ok(());
+                };
+                // The pod has the labels that Services select by, so it leads, and the operator retries the rest afterwards.
+                let leads = markings.shows_leader(&pod) && self.purpose != Purpose::Restore;
+                target.seen = Seen::of(&pod);
+                target.refused = !leads;
+                target.state = if leads { TargetState::Done } else { TargetState::Unconfirmed };
+                Failure::Rewritten(what)
+            }
+            Ok(Shown::Read(pod)) => {
+                self.abandoned |= is_of_another(&self.election, &pod);
+                target.seen = Seen::of(&pod);
+                self.findings.promoted = markings.is_leader(&pod, self.record.term);
+                target.state = if self.findings.promoted { TargetState::Done } else { TargetState::Unconfirmed };
+                return Ok(());
+            }
+            Ok(Shown::Unchanged(pod)) => {
+                self.abandoned |= is_of_another(&self.election, &pod);
+                (target.refused, target.state) = (true, TargetState::Unconfirmed);
+                not_a_conflict(&*pod)
+            }
+            Ok(Shown::Gone) => {
+                self.abandoned = true;
+                self.findings.gone.push(target.holder.uid.clone());
+                return Ok(());
+            }
+            Ok(Shown::Nothing) => return Ok(()),
+            // H11, or the pod could not be read.
+            Err(failure) if target.state != DUE => return Err(failure),
+            Err(failure) => {
+                target.refused = true;
+                failure
+            }
+        };
+        self.findings.refused = Some(failure.clone());
+        Err(failure)
+    }
 }
 
 /// Whether a lock names no leader, and was written for this generation of the election or a later one.
@@ -658,4 +631,8 @@ pub(super) fn is_emptied(lock: &Stored, generation: i64) -> bool {
 
 fn wrote(election: &str, pod: &Pod) -> bool {
     pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name == election)
+}
+
+fn is_of_another(election: &str, pod: &Pod) -> bool {
+    pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|name| name != election)
 }

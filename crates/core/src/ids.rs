@@ -24,6 +24,16 @@ impl StoreId {
     pub fn leases() -> Self {
         Self("leases".into())
     }
+
+    /// The store of a class that several clusters share, by its kind and the class's name.
+    pub fn of_class(kind: &str, class: &str) -> Self {
+        Self(format!("{kind}/{class}"))
+    }
+
+    /// The kind of the store, for example `leases` or `consul`.
+    pub fn kind(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
 }
 
 /// The place of a lock.
@@ -120,7 +130,9 @@ mod tests {
 
     #[test]
     fn keys() {
-        assert_eq!(StoreId::leases().0, "leases");
+        assert_eq!((StoreId::leases().0.as_str(), StoreId::leases().kind()), ("leases", "leases"));
+        let store = StoreId::of_class("consul", "east");
+        assert_eq!((store.0.as_str(), store.kind()), ("consul/east", "consul"));
         assert!(Key::none().is_none() && !Key::lease("shop", "web").is_none());
         assert_eq!(Key::lease("shop", "web").to_string(), "web");
         assert_eq!(

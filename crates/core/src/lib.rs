@@ -12,7 +12,6 @@ mod contest;
 mod deletions;
 mod election;
 mod eligibility;
-mod few;
 mod flapping;
 mod followed;
 mod handover;
@@ -29,6 +28,7 @@ mod overtaken;
 mod ownership;
 mod pairs;
 mod pod;
+mod port;
 mod presence;
 mod probe;
 #[cfg(test)]
@@ -40,6 +40,7 @@ mod selector;
 mod session;
 mod shared_stores;
 mod slice;
+mod small_set;
 mod step;
 pub mod switchover;
 mod templates;
@@ -49,6 +50,7 @@ mod view;
 mod watchdog;
 mod words;
 mod workload;
+mod write;
 
 pub use agent::{Agent, AgentAction, AgentEvent, AgentState, AgentTiming, HeldLock};
 pub use backoff::seed_of;
@@ -57,14 +59,13 @@ pub use changes::Changes;
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,
-    Transition, WorkloadChange, WorkloadOutcome, WritePod, WriteSlice,
+    Transition, WorkloadChange, WorkloadOutcome, WriteOutcome, WritePod, WriteSlice,
 };
 pub use connection::{ConnectionEvent, ConnectionState};
 pub use contest::{Contest, Marks};
 pub use deletions::Deletions;
-pub use election::{Contender, Election, Forecast, Stays, Verdict};
+pub use election::{Contender, Election, Forecast, Stays, Verdict, forecast};
 pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
-pub use few::{Few, Names, give_back};
 pub use flapping::Flapping;
 pub use followed::{
     FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
@@ -85,21 +86,23 @@ pub use ownership::{
     InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title, TitleRead, Unread,
 };
 pub use pairs::Pairs;
-pub use pod::{Control, Controller, ControllerKind, NEVER_LEADER_ANNOTATION, NamedPort, PRIORITY_ANNOTATION, Pod};
+pub use pod::{Control, Controller, ControllerKind, NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
+pub use port::{NamedPort, TargetPort};
 pub use presence::{Absence, AbsentLeader, absence};
-pub use probe::{ProbeFailure, ProbeRules, ProbeState};
+pub use probe::{
+    HttpProbe, OnlyByKubelet, ProbeFailure, ProbeRequest, ProbeRules, ProbeState, ProbeTarget, ReadinessProbe,
+};
 pub use record::{Holder, Offer, Record, Rival, Scope, Stored, SwitchoverMark};
 pub use replaced::REPLACED_ANNOTATION;
-pub use replica::{Known, Output, Replica, Request, Spec};
+pub use replica::{Output, Replica, Request};
 pub use selector::{Operator, Requirement, Selector};
 pub use session::{FoundSession, Namesakes, SessionCommand, SessionLife, SessionParameters};
 pub use shared_stores::{Knowledge, SharedStores};
-pub use slice::{
-    Endpoint, Family, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, TargetPort, slice_name,
-};
+pub use slice::{Endpoint, Family, Routing, Service, ServicePort, Slice, SliceContent, SlicePort, slice_name};
+pub use small_set::{Names, SmallSet, give_back};
 pub use templates::TEMPLATE_LABELS;
 pub use time::{Instant, Timestamp};
-pub use view::{Desired, HandoverOrder, Situation, WhenLost};
+pub use view::{Desired, HandoverOrder, Known, Situation, Spec, WhenLost};
 pub use watchdog::{Watchdog, WatchdogCommand};
 pub use workload::{
     Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,

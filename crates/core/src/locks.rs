@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::few::Few;
+use crate::small_set::SmallSet;
 use crate::{Key, PlacedBid, StoreId, Stored, Uid, Version};
 
 /// All locks, of all stores. An older observation never replaces a newer one.
@@ -11,11 +11,11 @@ use crate::{Key, PlacedBid, StoreId, Stored, Uid, Version};
 pub struct Locks {
     records: HashMap<Key, (Version, Arc<Stored>)>,
     /// The locks that each election wrote.
-    written: HashMap<Uid, Few<Key>>,
+    written: HashMap<Uid, SmallSet<Key>>,
     /// The bids that answer offers of locks.
     bids: BTreeMap<Key, Vec<PlacedBid>>,
     /// The locks of this cluster that name each holder.
-    naming: HashMap<Uid, Few<Key>>,
+    naming: HashMap<Uid, SmallSet<Key>>,
 }
 
 impl Locks {
@@ -106,7 +106,7 @@ impl Locks {
     }
 }
 
-fn take_out(keys: &mut HashMap<Uid, Few<Key>>, uid: &Uid, key: &Key) {
+fn take_out(keys: &mut HashMap<Uid, SmallSet<Key>>, uid: &Uid, key: &Key) {
     if let Some(of_it) = keys.get_mut(uid) {
         of_it.remove(key);
         if of_it.is_empty() {

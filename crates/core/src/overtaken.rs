@@ -9,10 +9,11 @@
 use std::collections::BTreeSet;
 
 use crate::backoff::Backoff;
+use crate::identity::Identity;
 use crate::marking::{Before, term_of};
 use crate::{
-    Command, ELECTION_ANNOTATION, ElectionRead, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Rival, Scope,
-    Slice, SliceContent, SliceOutcome, Stored, Term, Uid, WritePod, WriteSlice,
+    Command, ElectionRead, Instant, Key, OpId, Outcome, Pod, PodChange, PodOutcome, Rival, Scope, Slice, SliceContent,
+    SliceOutcome, Stored, Term, Uid, WritePod, WriteSlice,
 };
 
 /// A group whose lock another cluster holds, as a replica that does not act sees it.
@@ -84,12 +85,7 @@ impl Overtaken {
     }
 
     /// Decides what to do now. `begun` as for [`Replica::step`](crate::Replica::step).
-    pub(crate) fn step(
-        &mut self,
-        (name, uid, operator_id): (&str, &Uid, &str),
-        known: &HeldElsewhere,
-        begun: &mut u64,
-    ) -> Vec<(OpId, Command)> {
+    pub(crate) fn step(&mut self, id: &Identity, known: &HeldElsewhere, begun: &mut u64) -> Vec<(OpId, Command)> {
         let of = Some((known.rival.cluster.clone(), known.rival.term));
         if self.of != of {
             self.of = of;
@@ -97,7 +93,7 @@ impl Overtaken {
         }
         match std::mem::take(&mut self.phase) {
             Phase::Idle => {
-                let due = due(name, uid, operator_id, known);
+                let due = due(id, known);
                 if due.is_empty() {
                     self.backoff.reset();
                     return Vec::new();
@@ -185,11 +181,11 @@ impl Confirming {
 }
 
 /// The commands against leaders here whose term is below that of the cluster that holds the lock.
-fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(Term, Command)> {
+fn due(id: &Identity, known: &HeldElsewhere) -> Vec<(Term, Command)> {
+    let Identity { name, uid, operator_id } = id;
     let HeldElsewhere { scope, rival, pods, slices, .. } = *known;
     let pods = pods.iter().filter_map(|pod| {
-        let own = pod.annotations.get(ELECTION_ANNOTATION).is_some_and(|of| of == name);
-        let leads = own && scope.selector.matches(&pod.labels) && scope.markings.shows_leader(pod);
+        let leads = id.wrote(pod) && scope.selector.matches(&pod.labels) && scope.markings.shows_leader(pod);
         let term = term_of(pod).filter(|term| leads && *term < rival.term)?;
         let patch = scope.markings.demotion(name, rival.term, &[], &Before::of(pod));
         Some((term, Command::WritePod(WritePod::new(PodChange::Demote, pod, patch))))
@@ -202,7 +198,7 @@ fn due(name: &str, uid: &Uid, operator_id: &str, known: &HeldElsewhere) -> Vec<(
             uid: slice.uid.clone(),
             version: slice.version,
             content: SliceContent::empty(uid, service, *family, *term),
-            stamp: (operator_id.into(), OpId(0)),
+            stamp: (operator_id.clone(), OpId(0)),
         };
         leads.then_some((*term, Command::WriteSlice(write)))
     });

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, TERM_ANNOTATION, Uid};
+use crate::{Controller, ControllerKind, ELECTION_ANNOTATION, Markings, Pod, Scope, Selector, TERM_ANNOTATION, Uid};
 
 /// The keys that came with a pod from the template of its controller, as the API server reports (`metadata.managedFields`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,13 @@ pub struct InUse {
     pub by: Owner,
 }
 
+impl InUse {
+    /// The mark of another election.
+    pub fn by_election(other: &str) -> Self {
+        Self { key: ELECTION_ANNOTATION.into(), is_label: false, by: Owner::Election(other.into()) }
+    }
+}
+
 /// The owner of a key on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -80,6 +87,8 @@ pub enum Owner {
     Controller(Controller),
     /// The template of the pod's controller, with this value, which the election writes, too.
     Template(String),
+    /// Another election of this name, which has marked the pod.
+    Election(String),
     /// A person or program that wrote this value.
     Somebody(String),
 }
@@ -157,22 +166,29 @@ impl Ownership<'_> {
         if self.markings.replaces {
             return Title::Free;
         }
-        let labels = self.markings.label_keys().map(|key| (true, key, pod.labels.get(key)));
-        let annotations = self.markings.annotation_keys().map(|key| (false, key, pod.annotations.get(key)));
-        let mut title = Title::Free;
-        for (is_label, key, value) in labels.chain(annotations) {
-            let Some(value) = value else { continue };
-            match self.of_key(pod, is_label, key, value) {
-                Some(false) => {}
-                Some(true) => {
-                    let is_written = self.markings.write(is_label, key, value);
-                    let by = if is_written { Owner::Template } else { Owner::Somebody }(value.into());
-                    return Title::InUse(InUse { key: key.into(), is_label, by });
-                }
-                None => title = Title::Unread,
-            }
-        }
-        title
+        let written = keys_on(self.markings, pod).map(|found| self.of_key(pod, found));
+        // The operator takes off the value of a former spec, except from a pod that has it from its template.
+        let former =
+            self.former.iter().flat_map(|markings| keys_on(markings, pod).filter(|found| found.is_of(markings)));
+        let former = former.filter(|_| !self.has_marked(pod) && pod.control.controller().is_some());
+        let present = |found: &PodKey| keys_on(self.markings, pod).any(|present| present.key == found.key);
+        title(written.chain(former.filter(|found| !present(found)).map(|found| self.of_template(pod, found))))
+    }
+
+    /// O1: whether a pod that the election has marked under a former spec, and no longer selects, has a value of the present spec from its
+    /// template. The operator would take it off together with the former spec's.
+    pub fn of_left(&self, pod: &Pod) -> Title {
+        let former = |found: &PodKey| self.former.iter().any(|markings| found.is_of(markings));
+        let present = keys_on(self.markings, pod).filter(|found| found.is_of(self.markings) && !former(found));
+        let present = present.filter(|_| !self.settled && self.has_marked(pod) && pod.control.controller().is_some());
+        title(present.map(|found| self.of_template(pod, found)))
+    }
+
+    /// Whether a key is that of the template with which the pod was made.
+    fn of_template(&self, pod: &Pod, found: PodKey<'_>) -> Title {
+        let Some(provenance) = self.provenances.get(&pod.uid) else { return Title::Unread };
+        let came = provenance.created_with.as_ref().is_some_and(|created| created.contains(found.key));
+        if came { found.in_use(Owner::Template) } else { Title::Free }
     }
 
     /// The controllers of these pods that have to be read.
@@ -250,24 +266,77 @@ impl Ownership<'_> {
             || self.markings.annotation_keys().any(|key| pod.annotations.contains_key(key))
     }
 
-    /// Whether another owner has a key with this value, or `None` if the operator has to read the pod's provenance first.
-    fn of_key(&self, pod: &Pod, is_label: bool, key: &str, value: &str) -> Option<bool> {
+    /// Whether another owner has a key.
+    fn of_key(&self, pod: &Pod, found: PodKey<'_>) -> Title {
         let marked = self.has_marked(pod);
-        let present = self.markings.write(is_label, key, value);
-        let own = present && self.settled || self.former.iter().any(|markings| markings.write(is_label, key, value));
+        let present = found.is_of(self.markings);
+        let own = present && self.settled || self.former.iter().any(|markings| found.is_of(markings));
         if marked && own {
-            return Some(false);
+            return Title::Free;
         }
+        let others = || found.in_use(if present { Owner::Template } else { Owner::Somebody });
         if !marked && !present {
-            return Some(true);
+            return others();
         }
         if !marked && pod.control.controller().is_none() {
-            return Some(false);
+            return Title::Free;
         }
-        let provenance = self.provenances.get(&pod.uid)?;
+        let Some(provenance) = self.provenances.get(&pod.uid) else { return Title::Unread };
         // The keys that lictor or a person wrote later are not in the list. Without a list, only a marked pod counts as the election's own.
-        Some(provenance.created_with.as_ref().map_or(!marked, |created| created.contains(key)))
+        if provenance.created_with.as_ref().map_or(!marked, |created| created.contains(found.key)) {
+            others()
+        } else {
+            Title::Free
+        }
     }
+}
+
+/// O1: the markings that the operator takes off a pod which is no candidate any more. The operator writes a scope's markings only on pods
+/// that the scope selects, so on such a pod, another scope's values come from somebody else. If no scope selects the pod any more, its
+/// labels have changed, and any of the scopes may have been written there.
+pub(crate) fn written_on<'a>(scopes: &[&'a Scope], pod: &Pod) -> Vec<&'a Markings> {
+    let selects = |scope: &&&Scope| scope.selector != Selector::default() && scope.selector.matches(&pod.labels);
+    let any = scopes.iter().any(|scope| selects(&scope));
+    scopes.iter().filter(|scope| !any || selects(scope)).map(|scope| &scope.markings).collect()
+}
+
+/// A key on a pod that an election writes, and its value there.
+#[derive(Clone, Copy)]
+struct PodKey<'a> {
+    is_label: bool,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl PodKey<'_> {
+    /// Whether these markings write the value.
+    fn is_of(&self, markings: &Markings) -> bool {
+        markings.write(self.is_label, self.key, self.value)
+    }
+
+    fn in_use(&self, by: impl Fn(String) -> Owner) -> Title {
+        Title::InUse(InUse { key: self.key.into(), is_label: self.is_label, by: by(self.value.into()) })
+    }
+}
+
+/// The keys of these markings that a pod has.
+fn keys_on<'a>(markings: &'a Markings, pod: &'a Pod) -> impl Iterator<Item = PodKey<'a>> {
+    let labels = markings.label_keys().map(|key| (true, key, pod.labels.get(key)));
+    let annotations = markings.annotation_keys().map(|key| (false, key, pod.annotations.get(key)));
+    labels.chain(annotations).filter_map(|(is_label, key, value)| Some(PodKey { is_label, key, value: value? }))
+}
+
+/// What is known of several keys together: one that another owner has decides, and then one whose pod has to be read.
+fn title(keys: impl Iterator<Item = Title>) -> Title {
+    let mut all = Title::Free;
+    for key in keys {
+        match key {
+            Title::Free => {}
+            Title::InUse(_) => return key,
+            Title::Unread => all = key,
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -330,6 +399,58 @@ mod tests {
 
     fn is_in_use(title: &Title) -> bool {
         matches!(title, Title::InUse(_))
+    }
+
+    fn in_use(key: &str, by: Owner) -> Title {
+        Title::InUse(InUse { key: key.into(), is_label: true, by })
+    }
+
+    /// The provenance of a pod that came with these keys, if it was read.
+    fn read(pod: &Pod, created: Option<&[&str]>) -> Provenances {
+        let created = created.map(|keys| keys.iter().copied().map(str::to_owned).collect());
+        created.map(|keys| (pod.uid.clone(), Provenance { created_with: Some(keys) })).into_iter().collect()
+    }
+
+    /// What is said of a pod, as a candidate and as one that is left, when the spec has just been edited, and the former one wrote this
+    /// label.
+    fn edited(pod: &Pod, created: Option<&[&str]>, former: (&str, &str)) -> (Title, Title) {
+        let former = Marking { labels: [former].into_iter().collect(), annotations: Pairs::default() };
+        let former = Markings { leader: former, ..Markings::default() };
+        let asked = Ownership {
+            election: "web",
+            markings: &markings(),
+            former: &[&former],
+            settled: false,
+            provenances: &read(pod, created),
+            selections: &selections(&["app"]),
+        };
+        (asked.of(pod), asked.of_left(pod))
+    }
+
+    #[test]
+    fn a_value_of_the_present_spec_that_a_pod_of_the_former_one_has_from_its_template_is_the_templates() {
+        let left = pod(Some("leader"), Some("web"), controlled("rs"));
+        let of = |pod: &Pod, created: Option<&[&str]>, former| edited(pod, created, former).1;
+        let (tier, template) = (("tier", "leader"), in_use("role", Owner::Template("leader".into())));
+        let all = [None, Some(&["app"][..]), Some(&["role"])].map(|created| of(&left, created, tier));
+        assert_eq!(all, [Title::Unread, Title::Free, template]);
+        // The former spec wrote it, too; or another election has marked the pod; or no template has made it.
+        assert_eq!(of(&left, None, ("role", "leader")), Title::Free);
+        for other in
+            [pod(Some("leader"), Some("db"), controlled("rs")), pod(Some("leader"), Some("web"), Control::None)]
+        {
+            assert_eq!(of(&other, None, tier), Title::Free);
+        }
+    }
+
+    #[test]
+    fn a_value_of_a_former_spec_that_a_new_candidate_has_from_its_template_is_the_templates() {
+        let new =
+            |marked| Pod { labels: [("tier", "gold")].into_iter().collect(), ..pod(None, marked, controlled("rs")) };
+        let of = |pod: &Pod, created: Option<&[&str]>| edited(pod, created, ("tier", "gold")).0;
+        let all = [None, Some(&["app"][..]), Some(&["tier"])].map(|created| of(&new(None), created));
+        assert_eq!(all, [Title::Unread, Title::Free, in_use("tier", Owner::Template("gold".into()))]);
+        assert_eq!(of(&new(Some("web")), None), Title::Free, "the election wrote it there");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A pod, as an election knows it.
 
-use super::{Instant, Pairs, Timestamp, Uid, Version};
+use super::{Instant, NamedPort, Pairs, ReadinessProbe, TargetPort, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
 pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
@@ -36,6 +36,8 @@ pub struct Pod {
     pub other_ip: Option<String>,
     /// The ports of its containers that have a name.
     pub ports: Vec<NamedPort>,
+    /// What the readiness probes of its containers ask. All of them succeed while the pod is ready.
+    pub readiness_probes: Box<[ReadinessProbe]>,
     /// Whether the condition Ready is true.
     pub ready: bool,
     /// When the pod became ready, by its node's clock. It orders candidates, and nothing else.
@@ -110,15 +112,15 @@ impl Pod {
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.ip.iter().chain(&self.other_ip).map(String::as_str)
     }
-}
 
-/// A port of a container that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPort {
-    /// The port's name.
-    pub name: String,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
-    /// The port's number.
-    pub number: u16,
+    /// The number of a port; `None` if no container has a port of this name and protocol.
+    pub fn port(&self, target: &TargetPort, protocol: &str) -> Option<u16> {
+        match target {
+            TargetPort::Number(number) => Some(*number),
+            TargetPort::Name(name) => {
+                let named = |port: &&NamedPort| port.name == *name && port.protocol == protocol;
+                self.ports.iter().find(named).map(|port| port.number)
+            }
+        }
+    }
 }

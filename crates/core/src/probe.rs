@@ -1,6 +1,59 @@
-//! Decides when a leader's own answers count as a failure.
+//! What a leader is asked, and when its answers count as a failure.
 
 use std::time::Duration;
+
+use super::TargetPort;
+
+/// What a leader is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// The port of the pod.
+    pub port: TargetPort,
+    /// What is sent there.
+    pub request: ProbeRequest,
+}
+
+/// What is sent to a pod, and which answer is a success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeRequest {
+    /// An HTTP GET. A status from 200 to 399 is a success.
+    Http(Box<HttpProbe>),
+    /// Nothing. A TCP connection is a success.
+    Tcp,
+    /// A call of `grpc.health.v1.Health/Check` for this service, by gRPC without TLS. `SERVING` is a success.
+    Grpc(Box<str>),
+}
+
+/// An HTTP GET to a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpProbe {
+    /// Whether it is sent over TLS. The pod's certificate is not verified.
+    pub tls: bool,
+    /// The host in the URL, which the header Host and TLS name. The pod's address if there is none. The pod is asked either way.
+    pub host: Option<Box<str>>,
+    /// The path, and a query if there is one.
+    pub path: Box<str>,
+    /// Further headers, by name.
+    pub headers: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// What the readiness probe of a container asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadinessProbe {
+    /// The container's name.
+    pub container: Box<str>,
+    /// What is asked, or why only the kubelet can ask it.
+    pub target: Result<ProbeTarget, OnlyByKubelet>,
+}
+
+/// Why only the pod's kubelet can ask what a readiness probe asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnlyByKubelet {
+    /// It runs a command in the container.
+    Exec,
+    /// It asks another host than the pod, such as the node's loopback address.
+    OtherHost,
+}
 
 /// How a leader is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

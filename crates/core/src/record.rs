@@ -25,7 +25,7 @@ pub struct Record {
     /// The uid of the election that the record was written for.
     pub election: Uid,
     /// The election's name, which the marks on its pods carry, so that an operator finds them after the election is gone. It is empty in
-    /// records from before 0.1.0.
+    /// the record of an agent, which has no election.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub election_name: String,
     /// The `metadata.generation` of the election that the record was written for. An operator that sees an older one does not write.

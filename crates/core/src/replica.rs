@@ -6,243 +6,26 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::election::forecast;
+use crate::identity::Identity;
 use crate::overtaken::{HeldElsewhere, Overtaken};
 use crate::step::Effects;
-use crate::switchover::{Asked, Switchovers, Verdict};
-use crate::view::{LockPolicy, View};
+use crate::switchover::{Asked, Verdict};
+use crate::view::View;
 use crate::{
-    Announcement, Command, Desired, Election, Following, Forecast, HandoverOrder, Instant, JobPlan, Key, LockValidity,
-    Locks, Node, NotEligible, OpId, Outcome, Pod, ProbeFailure, Record, Routing, Rules, Scope, Situation, Slice,
-    StoreId, Stored, Term, Timestamp, Uid, Version, WhenLost, Workload,
+    Announcement, Command, Election, Instant, Key, Known, LockValidity, OpId, Outcome, Pod, Rules, Situation, StoreId,
+    Stored, Term, Uid, Version,
 };
-
-/// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
-const SLACK: Duration = Duration::from_secs(1);
 
 /// One operator's decisions about one group.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    name: String,
-    uid: Uid,
-    operator_id: String,
+    id: Identity,
     deciding: Option<(Key, Election)>,
     /// The term that the group had reached when the API server's store was put back to an earlier state.
     reached: Term,
     /// C10.
     overtaken: Overtaken,
-}
-
-/// The user's spec, read into valid values.
-#[derive(Clone, Copy)]
-pub struct Spec<'a> {
-    /// The selected pods, and the labels and annotations that are written on them.
-    pub scope: &'a Scope,
-    /// The rules that decide which candidates may lead.
-    pub rules: &'a Rules,
-    /// Which label write of a handover comes first.
-    pub order: HandoverOrder,
-    /// How long a leader may take to recover.
-    pub failover_delay: Duration,
-    /// How the operator treats the leader when its lock can't be confirmed.
-    pub when_lost: WhenLost,
-    /// The sessions' TTL, if other clusters share the lock.
-    pub ttl: Duration,
-    /// The longest time for which a holder that went silent keeps a lock.
-    pub silence: Duration,
-}
-
-/// The facts around the group, as far as the operator knows them, when the group takes a step.
-#[derive(Clone, Copy)]
-pub struct Known<'a> {
-    /// The moment of the step.
-    pub now: Instant,
-    /// The same moment for people.
-    pub wall: Timestamp,
-    /// The election's generation that the rest is read from.
-    pub generation: i64,
-    /// The user's goal for the election.
-    pub desired: Desired,
-    /// Whether the election is gone, as far as the operator knows. It removes the election's marks only if the API server, too, says so.
-    pub gone: bool,
-    /// The key of the election's lock.
-    pub key: &'a Key,
-    /// The user's spec, or `None` if there is no valid one. Then no candidate is elected any more, and the record says what to clean up.
-    pub spec: Option<Spec<'a>>,
-    /// The term in the status: no term may be below it.
-    pub status_term: Term,
-    /// H9: no new term may be below this one either.
-    pub first_term: Term,
-    /// Whether the cluster itself is the candidate, and may lead. `None` if the candidates are pods.
-    pub cluster: Option<Result<(), NotEligible>>,
-    /// The lock that the candidates hold themselves, if they elect the leader, or `None` if lictor elects it.
-    pub following: Option<Following<'a>>,
-    /// The workloads that follow the leader, or did. `None` if they are not known yet.
-    pub workloads: Option<&'a [Workload]>,
-    /// Jobs that are created once for each term.
-    pub jobs: &'a [JobPlan],
-    /// How long running workloads may take to end, in seconds.
-    pub wind_down: u32,
-    /// The pods that the operator may have to write to.
-    pub pods: &'a [&'a Pod],
-    /// O1: those of them on which another owner has a key, or may.
-    pub foreign: &'a BTreeSet<Uid>,
-    /// How clients reach the leader.
-    pub routing: Routing<'a>,
-    /// The slices that this election wrote, and those with the names of its Service's slices.
-    pub slices: &'a [&'a Slice],
-    /// The nodes by name.
-    pub nodes: &'a BTreeMap<String, Node>,
-    /// The pod whose probe fails, if it is the leader, and how.
-    pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
-    /// The pod whose probe has succeeded since it became the leader, if any has.
-    pub probe_answered: Option<&'a Uid>,
-    /// The switchovers that the election's users ask for.
-    pub switchovers: Switchovers<'a>,
-    /// H16: the scopes that this cluster has noted in a place of its own and has not cleaned up. `None` if only this cluster can write
-    /// records.
-    pub noted: Option<&'a [Scope]>,
-    /// All locks that were seen.
-    pub locks: &'a Locks,
-    /// The moment until which this cluster can rely on locks in the lock's store. `None` if nothing is known of that store.
-    pub validity: Option<LockValidity>,
-    /// When that store was last seen to be put back to an earlier state.
-    pub rewound: Option<Instant>,
-    /// C6: when a lock that another cluster held was last seen to vanish, even while this replica did not act.
-    pub vanished: Option<Instant>,
-    /// L6: the moment from which no other replica of this operator can act.
-    pub alone_from: Instant,
-    /// L1: the moment from which the operator may write again what another program has undone.
-    pub restores_from: Instant,
-    /// L1: the same for the marks on pods that do not lead.
-    pub marks_from: Instant,
-}
-
-impl<'a> Known<'a> {
-    /// The facts of a group without pods, workloads and a spec, whose lock only this cluster writes.
-    pub fn new(now: Instant, key: &'a Key, locks: &'a Locks) -> Self {
-        static NO_NODES: BTreeMap<String, Node> = BTreeMap::new();
-        static NO_PODS: BTreeSet<Uid> = BTreeSet::new();
-        Self {
-            now,
-            wall: Timestamp(0),
-            generation: 1,
-            desired: Desired::Run,
-            gone: false,
-            key,
-            spec: None,
-            status_term: Term(0),
-            first_term: Term(0),
-            cluster: None,
-            following: None,
-            workloads: Some(&[]),
-            jobs: &[],
-            wind_down: 0,
-            pods: &[],
-            foreign: &NO_PODS,
-            routing: Routing::Off,
-            slices: &[],
-            nodes: &NO_NODES,
-            probe_failed: None,
-            probe_answered: None,
-            switchovers: Switchovers::default(),
-            noted: None,
-            locks,
-            validity: Some(LockValidity::Unlimited),
-            rewound: None,
-            vanished: None,
-            alone_from: Instant::default(),
-            restores_from: Instant::default(),
-            marks_from: Instant::default(),
-        }
-    }
-
-    /// The decision that an operator would make about the leadership from these facts alone, without knowing which pods failed their probe
-    /// earlier or could not be labelled. The call does nothing and remembers nothing. `record` is the lock's record, as it was read.
-    /// Returns `None` if there is no valid spec.
-    pub fn forecast(&self, name: &str, uid: &Uid, record: Option<&Record>) -> Option<Forecast<'a>> {
-        let spec = self.spec?;
-        Some(forecast(name, uid, &self.view((spec.scope, spec.rules), &[]), record))
-    }
-
-    /// H16: the part of a lock under another key that counts.
-    fn believed(&self, key: &Key, stored: &Stored) -> Stored {
-        match (self.noted, stored.written()) {
-            (Some(noted), Some(record)) if key.store != StoreId::leases() => {
-                stored.clone().with_written(record.believed(noted, &Scope::default()))
-            }
-            _ => stored.clone(),
-        }
-    }
-
-    /// The scope of the record that counts while there is no valid spec.
-    fn recorded(&self, election: &Election) -> Scope {
-        let believed = |scope: &&Scope| match self.noted {
-            Some(noted) if self.key.store != StoreId::leases() => noted.contains(scope),
-            _ => true,
-        };
-        election.record().map(|record| &record.scope).filter(believed).cloned().unwrap_or_default()
-    }
-
-    /// The view of these facts for an election. `without_spec` counts while there is no valid spec.
-    pub(crate) fn view<'b>(&self, without_spec: (&'b Scope, &'b Rules), strays: &'b [(Key, Stored)]) -> View<'b>
-    where
-        'a: 'b,
-    {
-        let &Self {
-            now, wall, generation, desired, gone, key, spec, status_term, first_term, cluster, following, ..
-        } = self;
-        let &Self {
-            workloads,
-            jobs,
-            wind_down,
-            pods,
-            foreign,
-            nodes,
-            probe_failed,
-            probe_answered,
-            switchovers,
-            routing,
-            slices,
-            ..
-        } = self;
-        View {
-            now,
-            wall,
-            generation,
-            desired,
-            gone,
-            key,
-            scope: spec.map_or(without_spec.0, |spec| spec.scope),
-            rules: spec.map_or(without_spec.1, |spec| spec.rules),
-            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
-            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
-            status_term,
-            first_term,
-            cluster,
-            following,
-            workloads,
-            jobs,
-            wind_down,
-            pods,
-            foreign,
-            routing,
-            slices,
-            nodes,
-            probe_failed,
-            probe_answered,
-            switchovers,
-            noted: self.noted,
-            strays,
-            bids: self.locks.bids(key),
-            policy: policy(self),
-            alone_from: self.alone_from,
-            restores_from: self.restores_from,
-            marks_from: self.marks_from,
-        }
-    }
 }
 
 /// The output of a step.
@@ -289,12 +72,18 @@ impl Replica {
     /// A group for which nothing is decided yet. `operator_id` must be unique among all operators and all their starts.
     pub fn new(name: String, uid: Uid, operator_id: String) -> Self {
         let overtaken = Overtaken::new(&uid.0);
-        Self { name, uid, operator_id, deciding: None, reached: Term::default(), overtaken }
+        let id = Identity { name, uid, operator_id };
+        Self { id, deciding: None, reached: Term::default(), overtaken }
     }
 
     /// The group's election, while this operator decides it.
     pub fn election(&self) -> Option<&Election> {
         self.deciding.as_ref().map(|(_, election)| election)
+    }
+
+    /// The election, while this operator decides it, and the key of its lock.
+    pub fn decided(&self) -> Option<(&Key, &Election)> {
+        self.deciding.as_ref().map(|(key, election)| (key, election))
     }
 
     /// The key of the lock that the election is decided under.
@@ -340,7 +129,7 @@ impl Replica {
 
     /// Takes the outcome of a request.
     pub fn take(&mut self, op: OpId, outcome: Outcome, now: Instant) {
-        if self.overtaken.take(op, &outcome, &self.uid, now) {
+        if self.overtaken.take(op, &outcome, &self.id.uid, now) {
             return;
         }
         if let Some((_, election)) = &mut self.deciding {
@@ -350,7 +139,7 @@ impl Replica {
 
     /// C10: the requests of a replica that does not act, while another cluster holds the lock.
     pub fn step_aside(&mut self, known: &HeldElsewhere<'_>, begun: &mut u64) -> Vec<Request> {
-        let requests = self.overtaken.step((&self.name, &self.uid, &self.operator_id), known, begun);
+        let requests = self.overtaken.step(&self.id, known, begun);
         requests.into_iter().map(Request::unclaimed).collect()
     }
 
@@ -365,14 +154,14 @@ impl Replica {
         let &Known { key, pods, .. } = known;
         let strays: Vec<(Key, Stored)> = known
             .locks
-            .of(&self.uid)
+            .of(&self.id.uid)
             .filter(|(other, _)| *other != key)
             .map(|(key, stored)| (key.clone(), known.believed(key, stored)))
             .collect();
         let election = self.decide(known, begun);
-        let recorded = known.recorded(election);
+        let recorded = known.recorded(election.record());
         let no_rules = Rules::default();
-        let view = known.view((&recorded, &no_rules), &strays);
+        let view = View::new(known, &recorded, &no_rules, &strays);
         let Effects { requests, announcements, contested } = election.step(&view);
         // Most steps write to no pod.
         let by_uid = LazyCell::new(|| pods.iter().map(|pod| (&pod.uid, *pod)).collect::<BTreeMap<&Uid, &Pod>>());
@@ -394,8 +183,8 @@ impl Replica {
         if key != known.key {
             return Verdict::Unsettled;
         }
-        let recorded = known.recorded(election);
-        election.judge(asked, gives_up, &known.view((&recorded, &Rules::default()), &[]))
+        let recorded = known.recorded(election.record());
+        election.judge(asked, gives_up, &View::new(known, &recorded, &Rules::default(), &[]))
     }
 
     fn decide(&mut self, known: &Known<'_>, begun: &mut u64) -> &mut Election {
@@ -406,28 +195,11 @@ impl Replica {
                 validity.map(|_| locks.get(key).cloned().unwrap_or((Version::default(), Arc::new(Stored::Absent))));
             *begun += 1;
             self.overtaken.forget();
-            let (name, uid, operator_id) = (self.name.clone(), self.uid.clone(), self.operator_id.clone());
+            let Identity { name, uid, operator_id } = self.id.clone();
             let election = Election::new(name, uid, operator_id, stored, OpId(*begun << 32));
             (key.clone(), election.that_had_reached(self.reached))
         });
         election
-    }
-}
-
-fn policy(known: &Known<'_>) -> LockPolicy {
-    let ttl = known.spec.map(|spec| spec.ttl).unwrap_or_default();
-    match known.validity {
-        Some(LockValidity::Unlimited) => LockPolicy::ALONE,
-        validity => LockPolicy {
-            shared: true,
-            validity: validity.unwrap_or(LockValidity::Lapsed),
-            when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
-            silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
-            grace: ttl,
-            // Other clusters' watches ask again as often as this one's, and Consul adds up to a sixteenth.
-            vanished: known.vanished,
-            not_before: known.rewound.map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
-        },
     }
 }
 

@@ -313,8 +313,8 @@ impl SessionLife {
         self.succeeded(now);
     }
 
-    /// C8: a renewal failed, or, if that is not `known`, may have been carried out. Then the owner renews nothing before Consul has
-    /// answered something. If only the answers are lost, renewals would keep the locks from every cluster, and not help their owner.
+    /// C8: a renewal failed. If the failure is not `known`, Consul may have carried the renewal out. The owner then renews nothing until Consul
+    /// has answered something: if only the answers are lost, renewals would keep the locks from every cluster, and not help their owner.
     pub fn renewal_failed(&mut self, id: &str, known: bool, now: Instant) {
         if self.id() == Some(id) {
             self.doubtful |= !known;

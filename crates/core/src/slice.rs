@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{NamedPort, Node, Pod, Term, Uid, Version, ZONE_LABEL};
+use super::{Node, Pod, TargetPort, Term, Uid, Version, ZONE_LABEL};
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,15 +67,6 @@ pub struct ServicePort {
     pub app_protocol: Option<String>,
     /// The pod's port.
     pub target: TargetPort,
-}
-
-/// A port of a pod, as a Service names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetPort {
-    /// The port's number.
-    Number(u16),
-    /// The name that a container gives the port.
-    Name(String),
 }
 
 /// A slice, as last observed.
@@ -219,13 +210,7 @@ impl SliceContent {
 
 impl ServicePort {
     fn of(&self, pod: &Pod) -> Option<SlicePort> {
-        let number = match &self.target {
-            TargetPort::Number(number) => *number,
-            TargetPort::Name(name) => {
-                let named = |port: &&NamedPort| port.name == *name && port.protocol == self.protocol;
-                pod.ports.iter().find(named)?.number
-            }
-        };
+        let number = pod.port(&self.target, &self.protocol)?;
         let (name, protocol, app_protocol) = (self.name.clone(), self.protocol.clone(), self.app_protocol.clone());
         Some(SlicePort { name, protocol, app_protocol, number })
     }
@@ -251,7 +236,7 @@ impl fmt::Display for SliceContent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pairs;
+    use crate::{NamedPort, Pairs};
 
     fn service() -> Service {
         let port =

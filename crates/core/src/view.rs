@@ -1,29 +1,21 @@
-//! The input of an election's step, and the situation that the election reports.
+//! The facts around an election and the input of its step, and the situation that the election reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::time::Duration;
 
 use crate::switchover::Switchovers;
 use crate::{
-    Following, Instant, JobPlan, Key, LockValidity, Node, NotEligible, PlacedBid, Pod, ProbeFailure, Rival, Routing,
-    Rules, Scope, Slice, Stored, Term, Timestamp, Uid, Workload,
+    Following, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, PlacedBid, Pod, ProbeFailure, Record,
+    Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Workload,
 };
 
-/// The world around an election, as far as the operator knows it, when the election takes a step.
+/// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The user's spec, read into valid values.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    /// The moment of the step.
-    pub now: Instant,
-    /// The same moment for people.
-    pub wall: Timestamp,
-    /// The election's generation that the rest of this view is made from.
-    pub generation: i64,
-    /// The user's goal for the election.
-    pub desired: Desired,
-    /// Whether the election is gone, as far as the operator knows.
-    pub gone: bool,
-    /// The key of the election's lock.
-    pub key: &'a Key,
+pub struct Spec<'a> {
     /// The selected pods, and the labels and annotations that are written on them.
     pub scope: &'a Scope,
     /// The rules that decide which candidates may lead.
@@ -32,6 +24,31 @@ pub(crate) struct View<'a> {
     pub order: HandoverOrder,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
+    /// How the operator treats the leader when its lock can't be confirmed.
+    pub when_lost: WhenLost,
+    /// The sessions' TTL, if other clusters share the lock.
+    pub ttl: Duration,
+    /// The longest time for which a holder that went silent keeps a lock.
+    pub silence: Duration,
+}
+
+/// The facts around the group, as far as the operator knows them, when the group takes a step.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The moment of the step.
+    pub now: Instant,
+    /// The same moment for people.
+    pub wall: Timestamp,
+    /// The election's generation that the rest is read from.
+    pub generation: i64,
+    /// The user's goal for the election.
+    pub desired: Desired,
+    /// Whether the election is gone, as far as the operator knows. It removes the election's marks only if the API server, too, says so.
+    pub gone: bool,
+    /// The key of the election's lock.
+    pub key: &'a Key,
+    /// The user's spec, or `None` if there is no valid one. Then no candidate is elected any more, and the record says what to clean up.
+    pub spec: Option<Spec<'a>>,
     /// The term in the status: no term may be below it.
     pub status_term: Term,
     /// H9: no new term may be below this one either.
@@ -46,7 +63,7 @@ pub(crate) struct View<'a> {
     pub jobs: &'a [JobPlan],
     /// How long running workloads may take to end, in seconds.
     pub wind_down: u32,
-    /// The pods that this election may have to write to: those that it selects, and those that it wrote to under earlier specs.
+    /// The pods that the operator may have to write to.
     pub pods: &'a [&'a Pod],
     /// O1: those of them on which another owner has a key, or may.
     pub foreign: &'a BTreeSet<Uid>,
@@ -60,23 +77,113 @@ pub(crate) struct View<'a> {
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
     /// The pod whose probe has succeeded since it became the leader, if any has.
     pub probe_answered: Option<&'a Uid>,
-    /// The switchovers that its users ask for.
+    /// The switchovers that the election's users ask for.
     pub switchovers: Switchovers<'a>,
-    /// H16: the scopes that this cluster has noted in a place of its own and has not cleaned up. `None` if only this cluster can write the
-    /// record, so that all of it counts.
+    /// H16: the scopes that this cluster has noted in a place of its own and has not cleaned up. `None` if only this cluster can write
+    /// records.
     pub noted: Option<&'a [Scope]>,
-    /// Locks that this election holds under other keys than its present one.
-    pub strays: &'a [(Key, Stored)],
-    /// The answers of other clusters, or of this one, to an offer of the election's lock.
-    pub bids: &'a [PlacedBid],
-    /// The rules by which the lock is kept.
-    pub policy: LockPolicy,
+    /// All locks that were seen.
+    pub locks: &'a Locks,
+    /// The moment until which this cluster can rely on locks in the lock's store. `None` if nothing is known of that store.
+    pub validity: Option<LockValidity>,
+    /// When that store was last seen to be put back to an earlier state.
+    pub rewound: Option<Instant>,
+    /// C6: when a lock that another cluster held was last seen to vanish, even while this replica did not act.
+    pub vanished: Option<Instant>,
     /// L6: the moment from which no other replica of this operator can act.
     pub alone_from: Instant,
     /// L1: the moment from which the operator may write again what another program has undone.
     pub restores_from: Instant,
     /// L1: the same for the marks on pods that do not lead.
     pub marks_from: Instant,
+}
+
+impl<'a> Known<'a> {
+    /// The facts of a group without pods, workloads and a spec, whose lock only this cluster writes.
+    pub fn new(now: Instant, key: &'a Key, locks: &'a Locks) -> Self {
+        static NO_NODES: BTreeMap<String, Node> = BTreeMap::new();
+        static NO_PODS: BTreeSet<Uid> = BTreeSet::new();
+        Self {
+            now,
+            wall: Timestamp(0),
+            generation: 1,
+            desired: Desired::Run,
+            gone: false,
+            key,
+            spec: None,
+            status_term: Term(0),
+            first_term: Term(0),
+            cluster: None,
+            following: None,
+            workloads: Some(&[]),
+            jobs: &[],
+            wind_down: 0,
+            pods: &[],
+            foreign: &NO_PODS,
+            routing: Routing::Off,
+            slices: &[],
+            nodes: &NO_NODES,
+            probe_failed: None,
+            probe_answered: None,
+            switchovers: Switchovers::default(),
+            noted: None,
+            locks,
+            validity: Some(LockValidity::Unlimited),
+            rewound: None,
+            vanished: None,
+            alone_from: Instant::default(),
+            restores_from: Instant::default(),
+            marks_from: Instant::default(),
+        }
+    }
+
+    /// H16: the part of a lock under another key that counts.
+    pub(crate) fn believed(&self, key: &Key, stored: &Stored) -> Stored {
+        match (self.noted, stored.written()) {
+            (Some(noted), Some(record)) if key.store != StoreId::leases() => {
+                stored.clone().with_written(record.believed(noted, &Scope::default()))
+            }
+            _ => stored.clone(),
+        }
+    }
+
+    /// The scope of the election's record that counts while there is no valid spec.
+    pub(crate) fn recorded(&self, record: Option<&Record>) -> Scope {
+        let believed = |scope: &&Scope| match self.noted {
+            Some(noted) if self.key.store != StoreId::leases() => noted.contains(scope),
+            _ => true,
+        };
+        record.map(|record| &record.scope).filter(believed).cloned().unwrap_or_default()
+    }
+}
+
+/// The input of an election's step: the known facts, and what follows from them for this election. `pods` has only the pods that this
+/// election may have to write to, because it selects them or wrote to them under earlier specs.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub known: Known<'a>,
+    /// The selected pods, and the labels and annotations that are written on them.
+    pub scope: &'a Scope,
+    /// The rules that decide which candidates may lead.
+    pub rules: &'a Rules,
+    /// Which label write of a handover comes first.
+    pub order: HandoverOrder,
+    /// How long a leader may take to recover.
+    pub failover_delay: Duration,
+    /// Locks that this election holds under other keys than its present one.
+    pub strays: &'a [(Key, Stored)],
+    /// The answers of other clusters, or of this one, to an offer of the election's lock.
+    pub bids: &'a [PlacedBid],
+    /// The rules by which the lock is kept.
+    pub policy: LockPolicy,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = Known<'a>;
+
+    fn deref(&self) -> &Known<'a> {
+        &self.known
+    }
 }
 
 /// The rules by which a lock is kept.
@@ -110,6 +217,24 @@ impl LockPolicy {
         vanished: None,
         not_before: Instant::after_origin(Duration::ZERO),
     };
+
+    /// The rules by which the lock of these facts is kept.
+    fn of(known: &Known<'_>) -> Self {
+        let ttl = known.spec.map(|spec| spec.ttl).unwrap_or_default();
+        match known.validity {
+            Some(LockValidity::Unlimited) => Self::ALONE,
+            validity => Self {
+                shared: true,
+                validity: validity.unwrap_or(LockValidity::Lapsed),
+                when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
+                silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
+                grace: ttl,
+                // Other clusters' watches ask again as often as this one's, and Consul adds up to a sixteenth.
+                vanished: known.vanished,
+                not_before: known.rewound.map_or(Instant::default(), |at| at + ttl * 9 / 8 + SLACK),
+            },
+        }
+    }
 }
 
 /// How the operator treats a leader whose lock can't be confirmed any more.
@@ -123,7 +248,22 @@ pub enum WhenLost {
     Keep,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// The view of an election. `scope` and `rules` count while there is no valid spec.
+    pub(crate) fn new(known: &Known<'a>, scope: &'a Scope, rules: &'a Rules, strays: &'a [(Key, Stored)]) -> Self {
+        let spec = known.spec;
+        Self {
+            known: *known,
+            scope: spec.map_or(scope, |spec| spec.scope),
+            rules: spec.map_or(rules, |spec| spec.rules),
+            order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
+            failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
+            strays,
+            bids: known.locks.bids(known.key),
+            policy: LockPolicy::of(known),
+        }
+    }
+
     /// Whether a pod is a candidate: its labels match the selector, and no other program owns the keys that are written on candidates.
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
         self.scope.selector.matches(&pod.labels) && !self.foreign.contains(&pod.uid)
@@ -131,7 +271,7 @@ impl View<'_> {
 
     /// The same view with other pods and other locks.
     pub(crate) fn of<'b>(&'b self, pods: &'b [&'b Pod], strays: &'b [(Key, Stored)]) -> View<'b> {
-        View { pods, strays, ..*self }
+        View { known: Known { pods, ..self.known }, strays, ..*self }
     }
 }
 

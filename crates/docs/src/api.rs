@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 20] = [
+pub const NAMES: [[&str; 4]; 21] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",
@@ -96,6 +96,12 @@ pub const NAMES: [[&str; 4]; 20] = [
         "lictor",
         "`lictor.dev`: the slice is one of its own",
     ],
+    [
+        "`lictor.dev/service-keys`",
+        "annotation of a Service that lictor created",
+        "lictor",
+        "the labels and annotations of the spec there, and the Service's uid",
+    ],
     ["`lictor.dev/stamp`", "annotation of an EndpointSlice", "lictor", "differs with each write"],
     ["`lictor.dev/version`", "annotation of a CRD", "lictor", "the version of lictor that the CRD came from"],
 ];
@@ -113,8 +119,7 @@ pub fn page(crds: &str) -> anyhow::Result<String> {
          `[]` in a path is each item of a list, `{}` each value of a map. \"Required\" means: where the object around it is set. Where\n\
          no default is given, the text says what happens without the field.\n",
     );
-    for document in serde_yaml::Deserializer::from_str(crds) {
-        let crd: Value = serde::Deserialize::deserialize(document)?;
+    for crd in serde_saphyr::from_multiple::<Value>(crds)? {
         page.push_str(&kind(&crd).with_context(|| format!("the CRD {}", crd["metadata"]["name"]))?);
     }
     page.push_str("\n## Labels and annotations\n\n| name | | who writes it | what it says |\n|---|---|---|---|\n");
@@ -274,6 +279,7 @@ fn type_of(schema: &Value) -> String {
         "string" if schema["format"] == "date-time" => ("time".into(), None),
         "string" => ("string".into(), length.map(|limit| format!("{limit} characters"))),
         number @ ("integer" | "number") => (number.into(), limits(&schema["minimum"], &schema["maximum"])),
+        "" if schema["x-kubernetes-int-or-string"] == true => ("integer or string".into(), None),
         other => (other.into(), None),
     };
     let pattern = schema["pattern"].as_str().map(|pattern| format!(", as `{}`", pattern.replace('|', "\\|")));
@@ -322,8 +328,9 @@ fn cell(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -357,6 +364,7 @@ spec:
                   properties:
                     name: {type: string, minLength: 1, maxLength: 63.0, description: a|b}
                     colour: {enum: [Red, Green], type: string, description: 'Red: warm. Green (default): cool.'}
+                    socket: {x-kubernetes-int-or-string: true, description: The socket.}
                     watts: {type: integer, minimum: 1.0, default: 5, description: 'The power. Default: 5.'}
                 x-kubernetes-validations: [{rule: x, message: too many}]
           status:
@@ -374,6 +382,7 @@ spec:
             "| `spec.bulbs` | list of objects, one for each name, at most 4 | none. Then it is dark | The bulbs. |",
             "| `spec.bulbs[].colour` | `Red`, `Green` | `Green` | Red: warm. Green (default): cool. |",
             "| `spec.bulbs[].name` | string, 1 to 63 characters | required | a\\|b |",
+            "| `spec.bulbs[].socket` | integer or string |  | The socket. |",
             "| `spec.bulbs[].watts` | integer, at least 1 | `5` | The power. |",
             "| `spec.bulbs` | too many |",
             "The state.",
@@ -395,7 +404,12 @@ spec:
     #[test]
     fn the_table_has_the_names_of_the_code() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let (mut code, mut waiting) = (BTreeSet::new(), vec![root.join("src"), root.join("crates/core/src")]);
+        let (mut code, mut waiting) = (
+            BTreeSet::new(),
+            ["src", "crates/api/src", "crates/core/src", "crates/kubernetes/src", "crates/locks/src"]
+                .map(|top| root.join(top))
+                .to_vec(),
+        );
         while let Some(directory) = waiting.pop() {
             for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
                 if path.is_dir() {
@@ -408,7 +422,7 @@ spec:
             }
         }
         code.retain(|name| name.contains("lictor.dev/") || name.contains("kubernetes.io/managed-by"));
-        // The prefix of all of them, which `src/api/reserved.rs` refuses.
+        // The prefix of all of them, which `crates/api/src/reserved.rs` refuses.
         assert!(code.remove("`lictor.dev/`"));
         // What a class has by default, a name and no annotation.
         assert!(code.remove("`lictor.dev/operator`"));

@@ -4,6 +4,7 @@ pub mod api;
 pub mod demo;
 pub mod peers;
 pub mod plots;
+mod rows;
 pub mod site;
 pub mod tables;
 

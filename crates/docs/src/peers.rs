@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::plots::{Bar, Plot, Row, number, parsed, text};
-use crate::tables::{head, list, row, seconds};
+use crate::rows::{head, list, row, seconds};
 
 /// The faults, by their names in the file.
 const FAULTS: [(&str, &str); 6] = [
@@ -203,8 +203,9 @@ fn class(of: &Value) -> anyhow::Result<&'static str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::*;
 
     const PEERS: &str = r#"{"machine": {"cores": 2, "processor": "X", "fdatasyncMilliseconds": {"p50": 0.92}},

@@ -180,8 +180,9 @@ fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
     use super::*;
 
     const BENCH: &str = r#"{"failover": {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::peers;
 use crate::plots::{CAUSES, number, parsed, text};
+use crate::rows::{head, list, row, seconds};
 
 const BEGINS: &str = "<!-- from ";
 const ENDS: &str = "<!-- end -->";
@@ -176,24 +177,6 @@ fn times(all: &Value) -> anyhow::Result<String> {
     Ok(table)
 }
 
-pub(crate) fn head(columns: &[&str]) -> String {
-    let mut table = String::new();
-    row(&mut table, columns);
-    let _ = writeln!(table, "|{}", "---|".repeat(columns.len()));
-    table
-}
-
-pub(crate) fn row(table: &mut String, cells: &[impl AsRef<str>]) {
-    for cell in cells {
-        let _ = write!(table, "| {} ", cell.as_ref());
-    }
-    table.push_str("|\n");
-}
-
-pub(crate) fn list<'a>(all: &'a Value, name: &str) -> anyhow::Result<&'a Vec<Value>> {
-    all[name].as_array().filter(|list| !list.is_empty()).with_context(|| format!("it has no \"{name}\""))
-}
-
 /// The failovers of one table.
 fn failovers<'a>(all: &'a Value, name: &str) -> anyhow::Result<Vec<&'a Value>> {
     let rows: Vec<_> = list(all, "failovers")?.iter().filter(|row| row["table"] == name).collect();
@@ -210,10 +193,6 @@ fn median(of: &Value, at: &str) -> anyhow::Result<String> {
     Ok(seconds(number(of, &format!("{at}/median"))?))
 }
 
-pub(crate) fn seconds(value: f64) -> String {
-    if value < 0.9995 { format!("{:.0} ms", value * 1000.0) } else { format!("{value:.2} s") }
-}
-
 /// A median with its maximum in parentheses, of numbers; a dash where none was kept.
 fn counts(of: &Value, at: &str) -> anyhow::Result<String> {
     if of.pointer(at).is_none_or(Value::is_null) {
@@ -223,8 +202,9 @@ fn counts(of: &Value, at: &str) -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
     use std::path::Path;
 
     use super::*;

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use lictor::store::{LockStore, Owner, StoreEvent};
-use lictor_core::{
-    Bid, Failure, Holder, Key, PlacedBid, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version,
-};
+use lictor::store::{LockStore, Owner, SharedLocks, StoreEvent};
+use lictor_core::{Bid, Holder, Key, PlacedBid, Record, RecordOutcome, Scope, Stored, Term, Timestamp, Uid, Version};
 use serde_json::json;
 
 /// A store, and the effects of other programs on its content.
@@ -246,19 +244,22 @@ async fn bids_of(
     }
 }
 
+fn shared(store: &dyn LockStore) -> &dyn SharedLocks {
+    store.shared().expect("clusters share it")
+}
+
 /// Shows C11.
 pub async fn a_lock_is_handed_to_another_cluster_in_one_transaction(world: &impl World) {
     let (lock, store) = (Lock::new(world, "web"), world.store());
     let held = version(&lock.write(None, 1, None).await);
     let Some(other) = world.other() else {
-        let refused = store.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await;
-        assert!(matches!(refused, RecordOutcome::Failed(Failure::Refused(_))), "{refused:?}");
+        assert!(store.shared().is_none(), "it is tested with another cluster");
         return;
     };
     let mut watch = store.watch();
-    let first = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, Version(1))).await);
+    let first = version(&shared(other).bid(&lock.key, &lock.owner, &bid(&lock.owner, Version(1))).await);
     let early = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == first)).await.remove(0);
-    let second = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
+    let second = version(&shared(other).bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
     assert!(second > first);
     let placed = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == second)).await.remove(0);
     assert_eq!((placed.bid.clone(), placed.cluster.as_str()), (bid(&lock.owner, held), "east"));
@@ -266,32 +267,32 @@ pub async fn a_lock_is_handed_to_another_cluster_in_one_transaction(world: &impl
     // The lock or the bid has changed, or that session holds nothing.
     let nobody = PlacedBid { session: None, ..placed.clone() };
     for (at, to) in [(Version(held.0 - 1), &placed), (held, &early), (held, &nobody)] {
-        assert_eq!(store.give(&lock.key, at, to, &given).await, RecordOutcome::Conflict);
+        assert_eq!(shared(store).give(&lock.key, at, to, &given).await, RecordOutcome::Conflict);
         lock.holds(held, 1, None).await;
     }
-    let at = version(&store.give(&lock.key, held, &placed, &given).await);
+    let at = version(&shared(store).give(&lock.key, held, &placed, &given).await);
     assert!(at > held);
     assert_eq!(other.read(&lock.key).await, Ok(Stored::Ours(at, given.clone())));
     let Stored::HeldByOther(seen, rival) = lock.read().await else { panic!("it is the other cluster's") };
     assert_eq!((seen, rival.cluster.as_deref(), Some(rival.session)), (at, Some("east"), placed.session.clone()));
     bids_of(&mut watch, &lock.key, <[_]>::is_empty).await;
     // The same request again, too late.
-    assert_eq!(store.give(&lock.key, held, &placed, &given).await, RecordOutcome::Conflict);
+    assert_eq!(shared(store).give(&lock.key, held, &placed, &given).await, RecordOutcome::Conflict);
     let after = version(&other.write(&lock.key, &lock.owner, Some(at), &record(&lock.owner, 2, Some("b"))).await);
     assert!(after > at, "who was given it goes on with it");
 
     // The lock is handed back to a session that has ended meanwhile.
     let free = version(&other.write(&lock.key, &lock.owner, Some(after), &record(&lock.owner, 2, None)).await);
     let mut watch = other.watch();
-    let third = version(&store.bid(&lock.key, &lock.owner, &bid(&lock.owner, free)).await);
+    let third = version(&shared(store).bid(&lock.key, &lock.owner, &bid(&lock.owner, free)).await);
     let placed = bids_of(&mut watch, &lock.key, |bids| bids.iter().any(|bid| bid.version == third)).await.remove(0);
     world.end_session(placed.session.as_deref().expect("a session holds it")).await;
-    let refused = other.give(&lock.key, free, &placed, &given).await;
+    let refused = shared(other).give(&lock.key, free, &placed, &given).await;
     assert!(!matches!(refused, RecordOutcome::Written(_)), "{refused:?}");
     assert_eq!(other.read(&lock.key).await, Ok(Stored::Ours(free, record(&lock.owner, 2, None))));
     let ended = bids_of(&mut watch, &lock.key, |bids| bids.iter().all(|bid| bid.session.is_none())).await.remove(0);
     assert!(ended.version > placed.version, "C12: a bid ends with its session");
-    assert_eq!(other.give(&lock.key, free, &ended, &given).await, RecordOutcome::Conflict);
+    assert_eq!(shared(other).give(&lock.key, free, &ended, &given).await, RecordOutcome::Conflict);
 }
 
 /// Shows C12.
@@ -299,7 +300,7 @@ pub async fn a_bid_is_no_lock_and_goes_when_nobody_waits_for_it(world: &impl Wor
     let (lock, store) = (Lock::new(world, "web"), world.store());
     let held = version(&lock.write(None, 1, None).await);
     let Some(other) = world.other() else { return };
-    let placed = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
+    let placed = version(&shared(other).bid(&lock.key, &lock.owner, &bid(&lock.owner, held)).await);
     let all = store.locks_of(&lock.owner.namespace, &lock.owner.uid, None).await.expect("they can be listed");
     assert_eq!(all.iter().map(|(key, _)| key).collect::<Vec<_>>(), [&lock.key]);
     assert_eq!(other.locks_of(&lock.owner.namespace, &lock.owner.uid, None).await, Ok(Vec::new()));
@@ -308,9 +309,13 @@ pub async fn a_bid_is_no_lock_and_goes_when_nobody_waits_for_it(world: &impl Wor
     let StoreEvent::All(_, _, told) = told else { panic!("not a list first: {told:?}") };
     assert_eq!(told.len(), 1, "{told:?}");
     bids_of(&mut watch, &lock.key, |bids| bids.len() == 1).await;
-    let again = version(&other.bid(&lock.key, &lock.owner, &bid(&lock.owner, placed)).await);
-    assert_eq!(store.remove_bid(&lock.key, "east", placed).await, RecordOutcome::Conflict, "it says something else");
-    assert_eq!(store.remove_bid(&lock.key, "east", again).await, RecordOutcome::Written(again));
+    let again = version(&shared(other).bid(&lock.key, &lock.owner, &bid(&lock.owner, placed)).await);
+    assert_eq!(
+        shared(store).remove_bid(&lock.key, "east", placed).await,
+        RecordOutcome::Conflict,
+        "it says something else"
+    );
+    assert_eq!(shared(store).remove_bid(&lock.key, "east", again).await, RecordOutcome::Written(again));
     bids_of(&mut watch, &lock.key, <[_]>::is_empty).await;
     lock.holds(held, 1, None).await;
 }

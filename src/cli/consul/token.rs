@@ -1,16 +1,15 @@
-//! The token for Consul in a file, which may be replaced while the program runs.
+//! The token for Consul in a file that may be replaced while the program runs.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lictor_consul::Client;
-
-use crate::process::{NAP, nap};
+use lictor_process::{NAP, nap};
 
 /// Reads a token from a file.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no token.
 pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("can't read the token for Consul from {}", path.display()))?;
@@ -19,8 +18,8 @@ pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
     Ok(token.to_owned())
 }
 
-/// Reads the file about once a second, and takes what it has for the token from then on. `known` is what the client has. A file that is
-/// empty, or away for a moment, changes nothing.
+/// Reads the file about once a second, and gives the client each new token. `known` is the client's present token. A
+/// file that is empty, or missing for a moment, changes nothing.
 pub(super) async fn follow_token(client: Client, path: PathBuf, mut known: String) {
     let mut problem = None;
     loop {
@@ -37,7 +36,7 @@ pub(super) async fn follow_token(client: Client, path: PathBuf, mut known: Strin
             Err(error) => {
                 let error = format!("{error:#}");
                 if problem.as_ref() != Some(&error) {
-                    tracing::warn!(error, "the token for Consul stays as it was");
+                    tracing::warn!(error, "the old token for Consul stays in use");
                     problem = Some(error);
                 }
             }

@@ -1,11 +1,11 @@
-//! What stands in the place of the operator's subcommands on systems on which it does not run.
+//! Replaces the operator's subcommands on systems on which the operator does not run.
 
 use std::ffi::OsString;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
 
-/// The operator's subcommands, none of which is offered.
+/// The operator's subcommands, none of which is available.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Commands {
     #[command(hide = true)]
@@ -14,7 +14,7 @@ pub(crate) enum Commands {
     Withdraw(Words),
 }
 
-/// All that follows the subcommand. Nobody reads it.
+/// All arguments after the subcommand, which are ignored.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Words {
@@ -22,14 +22,14 @@ pub(crate) struct Words {
     _words: Vec<OsString>,
 }
 
-/// An example of them for `lictor --help`.
+/// An example of these subcommands for `lictor --help`.
 pub(crate) const EXAMPLE: &str = "";
 
 impl Commands {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         bail!(
-            "`lictor run` and `lictor withdraw` are the operator's, which runs on Linux only: docs/install.md says how to install it in a \
-             cluster, and its image has both commands"
+            "`lictor run` and `lictor withdraw` belong to the operator, which runs only on Linux: docs/install.md says \
+             how to install it in a cluster, and its image has both commands"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The options that say which cluster and which namespace a command is about.
+//! The options that select the cluster and the namespace of a command.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::kubernetes::{Namespaces, connect_in};
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A cluster, by whom it is read.
+/// A cluster, and the user who reads it.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
     /// The kubeconfig file. Default: the one that kubectl uses.
     #[arg(long, env = "LICTOR_KUBECONFIG", value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig. Default: the present one.
+    /// The context of the kubeconfig. Default: the current one.
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
 }
@@ -37,17 +37,18 @@ pub(crate) struct Place {
     pub(super) namespace: Option<String>,
 }
 
-/// An installation, and which namespaces a command is about.
+/// An installation, and the namespaces of a command.
 #[derive(Debug, Args)]
 pub(crate) struct Served {
     #[command(flatten)]
     pub(super) installation: Installation,
 
-    /// The context of the kubeconfig. Default: the present one.
+    /// The context of the kubeconfig. Default: the current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// Only the elections of this namespace, and what is around them. Default: those of all namespaces that lictor serves.
+    /// Check only the elections of this namespace, and what belongs to them. Default: those of all namespaces that
+    /// lictor serves.
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     namespace: Option<String>,
 }
@@ -57,7 +58,7 @@ impl Cluster {
         Ok(connect_in(self.kubeconfig.as_deref(), self.context.as_deref(), TIMEOUT).await?)
     }
 
-    /// Returns the name of the context that is used; none: there is no kubeconfig, or it names none.
+    /// Returns the name of the context in use, or `None` if there is no kubeconfig, or if it names no context.
     pub(super) fn context_name(&self) -> Option<String> {
         let of_file =
             || self.kubeconfig.as_deref().map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok()?.current_context;
@@ -75,14 +76,14 @@ impl Served {
         cluster.reader().await
     }
 
-    /// Returns the namespace that was named, or those that are served.
+    /// Returns the given namespace, or those that are served.
     pub(super) fn namespaces(&self) -> Namespaces {
         self.installation.or_only(self.namespace.as_deref())
     }
 }
 
 impl Place {
-    /// Returns what reads the cluster, and the namespace.
+    /// Returns a reader of the cluster, and the namespace.
     pub(super) async fn reader(&self) -> anyhow::Result<(Reader, String)> {
         let reader = self.cluster.reader().await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| reader.client().default_namespace().to_owned());

@@ -12,12 +12,12 @@ use super::reading::Reader;
 use crate::cli::support::block_on;
 use crate::kubernetes::connect_in;
 
-/// Who waits for a completion, waits for no longer.
+/// A user does not wait longer for a completion.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// The options of the words so far that say where elections are looked for.
+/// The options so far that say where to look for elections.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
 struct Where {
@@ -25,12 +25,12 @@ struct Where {
     place: Place,
 }
 
-/// Remembers the words that are completed: they say in which cluster and namespace names are looked for.
+/// Remembers the words to complete, because they name the cluster and the namespace of the elections.
 pub(crate) fn complete_for(words: Vec<OsString>) {
     let _ = WORDS.set(words);
 }
 
-/// Returns the names of elections that begin so. Without an answer there are none.
+/// Returns the names of elections with this prefix, or none without an answer.
 pub(super) fn elections(begun: &OsStr) -> Vec<CompletionCandidate> {
     let options = place_options(WORDS.get().map(Vec::as_slice).unwrap_or_default());
     let Ok(Where { place }) = Where::try_parse_from(options) else { return Vec::new() };
@@ -44,7 +44,7 @@ pub(super) fn elections(begun: &OsStr) -> Vec<CompletionCandidate> {
     names.filter(|name| name.starts_with(&*begun)).map(CompletionCandidate::new).collect()
 }
 
-/// Returns of the words those options, each with its value.
+/// Returns those options among the words, each with its value.
 fn place_options(words: &[OsString]) -> Vec<OsString> {
     const NAMES: [&str; 4] = ["-n", "--namespace", "--context", "--kubeconfig"];
     let mut found = Vec::new();

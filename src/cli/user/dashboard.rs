@@ -1,6 +1,7 @@
-//! `kubectl lictor dashboard`: all elections on a page of the user's own browser.
+//! `kubectl lictor dashboard`: shows all elections on a page in the user's own browser.
 //!
-//! The program listens on this machine only, and asks the API server with the user's own kubeconfig. Nothing of it runs in the cluster.
+//! The program listens on this machine only, and queries the API server with the user's own kubeconfig. No part of it
+//! runs in the cluster.
 
 mod actions;
 mod browser;
@@ -29,27 +30,28 @@ use super::reading::told;
 use crate::cli::installation::namespace;
 use crate::cli::support::{Ended, asked_to_end, block_on, print};
 
-/// Serves a page with all elections on this machine, for your browser: problems first, live, with the terms of each as a picture.
+/// Serves a page with all elections on this machine, for your browser: problems first, live, with a timeline of each
+/// election's terms.
 ///
-/// It uses your kubeconfig and your rights. It listens on 127.0.0.1 only. The address that it prints has a random token: whoever has it acts
-/// with your rights, until Ctrl-C ends the command.
+/// It uses your kubeconfig and your rights, and listens on 127.0.0.1 only. The address that it prints contains a random
+/// token: anyone who has the address can act with your rights until Ctrl-C ends the command.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor dashboard    # prints the address of the page\n  kubectl lictor dashboard --open    # opens it in your browser, too\n  kubectl lictor dashboard -n shop --port 8001    # one namespace, at a port that stays the same"
+    after_help = "Examples:\n  kubectl lictor dashboard    # prints the address of the page\n  kubectl lictor dashboard --open    # also opens it in your browser\n  kubectl lictor dashboard -n shop --port 8001    # one namespace, at a fixed port"
 )]
 pub(crate) struct Dashboard {
     #[command(flatten)]
     cluster: Cluster,
 
-    /// Only the elections of this namespace. Default: those of all.
+    /// Show only the elections of this namespace. Default: those of all namespaces.
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     namespace: Option<String>,
 
-    /// The port on 127.0.0.1. Default: one that is free.
+    /// The port on 127.0.0.1. Default: a free one.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 
-    /// Opens the page in your browser.
+    /// Open the page in your browser.
     #[arg(long)]
     open: bool,
 }
@@ -64,9 +66,9 @@ impl Dashboard {
         let port = self.port.unwrap_or_default();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let listener = listener.with_context(|| {
-            format!("can't listen on 127.0.0.1:{port}: choose another --port, or leave it out for one that is free")
+            format!("can't listen on 127.0.0.1:{port}: choose another --port, or leave it out for a free one")
         })?;
-        // What the API server itself refuses, the page says: rights may be granted while it is open.
+        // The page itself shows rejections by the API server, because rights may be granted while it is open.
         if let Err(error) = reader.version().await
             && !matches!(error, kube::Error::Api(_))
         {
@@ -78,11 +80,11 @@ impl Dashboard {
         let (elections, overview) = tokio::sync::watch::channel(None);
         let shared = Shared { reader: Arc::new(reader), about: Arc::new(about), overview };
         print(&format!("{address}\n"))?;
-        eprintln!("whoever has this address acts with your rights, until Ctrl-C ends the command");
-        // It is deleted when the command ends.
+        eprintln!("anyone who has this address can act with your rights until Ctrl-C ends the command");
+        // Dropping this when the command ends deletes the file.
         let _opened = if self.open { OpenedFile::open(&address) } else { None };
         tokio::select! {
-            served = serve(listener, guard, shared.clone()) => served.map(|()| Ended::Well).context("the page is not served any more"),
+            served = serve(listener, guard, shared.clone()) => served.map(|()| Ended::Well).context("the page is no longer served"),
             never = follow(&shared, elections) => match never {},
             ended = asked_to_end() => ended.map(|()| Ended::Interrupted).context("can't wait for Ctrl-C"),
         }

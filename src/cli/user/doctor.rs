@@ -1,4 +1,4 @@
-//! `kubectl lictor doctor`: what is wrong, and what to do.
+//! `kubectl lictor doctor`: finds problems, and says what to do.
 
 mod cut_over;
 mod elections;
@@ -21,12 +21,13 @@ use crate::cli::installation::Installation;
 use crate::cli::support::{Ended, block_on, print};
 use crate::kubernetes::Namespaces;
 
-/// Checks the installation, the elections and the Services, and says what to do about each problem. The exit code is 3 if there is one.
+/// Checks the installation, the elections and the Services, and says what to do about each problem. The exit code is 3
+/// if there is a problem.
 ///
-/// It checks the versions, the CRDs, the operator's rights, the classes with their stores, and that an operator acts; then that no
-/// election is refused or without a leader, and that each Service that asks for a leader's label reaches one. Of a Service that is on
-/// its way from all pods to the leader alone, or back, it names the next command. What you have no right to see is not checked, and
-/// named.
+/// It checks the versions, the CRDs, the operator's rights, the classes with their stores, and that an operator acts;
+/// then that no election is refused or without a leader, and that each Service that selects a leader's label reaches a
+/// leader. For a Service that is being moved from all pods to only the leader, or back, it prints the next command. It
+/// names everything that you have no right to see and that it therefore could not check.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor doctor\n  kubectl lictor doctor -n shop    # the elections and Services of one namespace\n  kubectl -n lictor exec deploy/lictor -- /lictor doctor    # with the operator's own rights"
@@ -35,15 +36,15 @@ pub(crate) struct Doctor {
     #[command(flatten)]
     served: Served,
 
-    /// Checks the installation alone, and no elections and Services. The chart's test does so.
+    /// Check only the installation, and no elections and Services, as the chart's test does.
     #[arg(long)]
     only_installation: bool,
 
-    /// How long to wait for an operator that acts, in seconds.
+    /// How long to wait for an operator to act, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
 
-    /// Prints data instead of text.
+    /// Print data instead of text.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Data>,
 }
@@ -76,11 +77,11 @@ impl Doctor {
     }
 }
 
-/// Makes all checks, and tells each finding when it is there: one of them waits for up to `timeout` seconds. `namespaces`: whose
-/// elections and Services are checked; none: no one's.
+/// Makes all checks, and reports each finding as soon as it is there, because one of them waits for up to `timeout`
+/// seconds. `namespaces`: where elections and Services are checked; `None`: nowhere.
 ///
 /// # Errors
-/// If the API server does not answer, or a finding can't be told.
+/// If the API server does not answer, or a finding can't be reported.
 pub(super) async fn examine(
     reader: &Reader,
     installation: &Installation,

@@ -1,4 +1,4 @@
-//! `kubectl lictor explain`: who would be elected, and why.
+//! `kubectl lictor explain`: shows which pod would be elected, and why.
 
 use anyhow::bail;
 use clap::Args;
@@ -13,10 +13,11 @@ use super::paint::{Cell, Tone, paint, table};
 use super::reading::full_name;
 use crate::cli::support::{Ended, block_on, print};
 
-/// Says who would be elected now and why, who would come next, and what keeps the operator from deciding so.
+/// Shows which pod would be elected now and why, which would be next, and what prevents the operator from deciding so.
 ///
-/// It asks the same code as the operator does, about what the API server shows with your rights. It does not know which pods failed their
-/// probe earlier or could not be labelled: the Events say that. The exit code is 3 if nobody would lead.
+/// It runs the operator's own code on everything that the API server shows with your rights. It does not know which
+/// pods failed their probe earlier or could not be labelled: the Events say that. The exit code is 3 if no pod would
+/// lead.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor explain web\n  kubectl lictor explain web -n shop -o json    # the same for a program"
@@ -29,7 +30,7 @@ pub(crate) struct Explain {
     #[command(flatten)]
     place: Place,
 
-    /// Prints data instead of text.
+    /// Print data instead of text.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Data>,
 }
@@ -62,7 +63,7 @@ impl Explain {
 fn text(name: &str, outlook: &Outlook) -> String {
     let leads = match (&outlook.leader, outlook.term) {
         (Some(leader), Some(term)) => {
-            let name = leader.name.as_deref().or(leader.session.as_deref()).unwrap_or("somebody");
+            let name = leader.name.as_deref().or(leader.session.as_deref()).unwrap_or("an unknown program");
             format!("{name} leads in term {term}")
         }
         _ => "there is no leader".to_owned(),

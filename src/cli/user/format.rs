@@ -1,12 +1,12 @@
-//! The formats of what is printed.
+//! The formats of the output.
 
 use clap::ValueEnum;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use lictor_api::{LeaderElection, as_yaml};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::api::LeaderElection;
 use crate::cli::support::print;
 
 /// A format instead of the usual one.
@@ -18,11 +18,11 @@ pub(super) enum Format {
     Json,
     /// The same as YAML.
     Yaml,
-    /// Only names, as other commands of kubectl take them.
+    /// Only names, as other commands of kubectl accept them.
     Name,
 }
 
-/// A format of what has no columns and no single name.
+/// A format for output that has no columns and no single name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Data {
     /// One object.
@@ -46,22 +46,23 @@ impl Data {
     pub(super) fn print(self, value: &impl Serialize) -> anyhow::Result<()> {
         match self {
             Self::Json => print(&(serde_json::to_string_pretty(value)? + "\n")),
-            Self::Yaml => print(&serde_yaml::to_string(value)?),
+            Self::Yaml => print(&as_yaml(value)?),
         }
     }
 }
 
-/// Returns elections as kubectl prints several objects.
+/// Returns elections in kubectl's format for several objects.
 pub(super) fn as_list(elections: &[LeaderElection]) -> serde_json::Value {
     json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": elections})
 }
 
-/// Returns an election's name as kubectl's commands take it.
+/// Returns an election's name in the form that kubectl's commands accept.
 pub(super) fn resource_name(election: &LeaderElection) -> String {
     format!("leaderelection.lictor.dev/{}", election.name_any())
 }
 
-/// Returns the time from a moment until now, as kubectl writes it; by two machines' clocks, so it may be a little wrong.
+/// Returns the time from a moment until now, in kubectl's format. Two machines' clocks are involved, so it may be
+/// slightly wrong.
 pub(super) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(since.as_second()).max(0);
     let two = |first: i64, of: char, second: i64, and: char| {

@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
+use lictor_api::HistoryEntry;
 use serde_json::json;
 
 use super::access::Place;
@@ -10,10 +11,9 @@ use super::complete::elections;
 use super::format::{Data, age};
 use super::paint::{Cell, Tone, table};
 use super::reading::{full_name, last_seen};
-use crate::api::HistoryEntry;
 use crate::cli::support::{Ended, block_on, print};
 
-/// Shows the last ten changes of leader, the newest first, and on request the Events about the election.
+/// Shows the last ten changes of leader, newest first, and on request the Events about the election.
 ///
 /// TOOK is the time from when the operator saw the cause until the API server confirmed the label.
 #[derive(Debug, Args)]
@@ -28,11 +28,11 @@ pub(crate) struct History {
     #[command(flatten)]
     place: Place,
 
-    /// Shows the Events about the election, too. A cluster keeps them for an hour, as a rule.
+    /// Show the Events about the election, too. A cluster usually keeps them for an hour.
     #[arg(long)]
     events: bool,
 
-    /// Prints data instead of text.
+    /// Print data instead of text.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Data>,
 }
@@ -88,7 +88,7 @@ fn rows(history: &[HistoryEntry]) -> Vec<Vec<Cell>> {
         let leader = entry.leader_name.clone();
         vec![
             entry.term.to_string().into(),
-            leader.map_or_else(|| Cell::new("nobody", Tone::Bad), Cell::from),
+            leader.map_or_else(|| Cell::new("none", Tone::Bad), Cell::from),
             entry.previous_leader_name.clone().unwrap_or_else(|| "-".into()).into(),
             entry.reason.clone().into(),
             took(entry.duration_milliseconds).into(),

@@ -3,13 +3,13 @@
 use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use lictor_api::{LeaderElection, PAUSED, READY, STALLED, WORKLOADS_FOLLOW};
 use serde::Serialize;
 
 use super::access::Place;
 use super::format::{Format, age, as_list, resource_name};
 use super::paint::{Cell, Tone, table};
 use super::reading::condition;
-use crate::api::{LeaderElection, PAUSED, READY, STALLED, WORKLOADS_FOLLOW};
 use crate::cli::support::{Ended, block_on, print};
 
 /// Lists elections, those with a problem first.
@@ -21,30 +21,30 @@ pub(crate) struct List {
     #[command(flatten)]
     place: Place,
 
-    /// The elections of all namespaces.
+    /// List the elections of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// Only elections that are not well. The exit code is then 3 if there are any.
+    /// List only elections with a problem. The exit code is then 3 if there are any.
     #[arg(long)]
     problems: bool,
 
-    /// Prints them in another format.
+    /// Print the elections in another format.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }
 
-/// How well an election is. The least comes first.
+/// An election's health, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Health {
-    /// Somebody has to change it.
+    /// A person has to change something.
     Stalled,
-    /// Something is wrong, and may end by itself.
+    /// There is a problem that may end by itself.
     Unwell,
-    /// Nothing is known of it yet.
+    /// Nothing is known yet.
     Unknown,
-    /// As somebody wanted it.
+    /// Paused.
     Paused,
     Well,
 }

@@ -1,4 +1,4 @@
-//! The subcommands for people who have elections, with their own rights: `kubectl lictor …`.
+//! The subcommands for users of elections, with their own rights: `kubectl lictor …`.
 
 mod access;
 mod changes;

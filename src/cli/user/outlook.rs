@@ -1,35 +1,35 @@
-//! What an election comes to, by what can be seen of it: who would be elected, and why. The core decides it, as it does in the operator;
-//! here it is only asked and put into words.
+//! An election's outlook, as far as it can be seen: which pod would be elected, and why. The core decides as it does in
+//! the operator; this module asks the core and puts its decision into words.
 
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
+use lictor_api::{
+    ACCEPTED, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection, PAUSED,
+    READY, Refusal, Resolved, STALLED, hold, resolve,
+};
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
     Advantage, Contender, Desired, FollowedLock, Following, Forecast, Holder, IdentityRule, IdentitySource, Instant,
     Known, LockHolder, Locks, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term, Timestamp,
     Uid, Verdict,
 };
+use lictor_process::wall;
 use serde::Serialize;
 
 use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
-use crate::api::{
-    ACCEPTED, AllowedWorkloads, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader,
-    LeaderElection, LeaseStore, PAUSED, READY, Refusal, Resolved, STALLED, hold, resolve,
-};
-use crate::process::wall;
 use crate::wording::{advantage, describe, not_eligible};
 
-/// The verdict where too little can be seen.
+/// The verdict if too little can be seen.
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// An election with all that can be seen of it.
+/// An election with everything that can be seen of it.
 pub(super) struct Sight {
     pub(super) election: LeaderElection,
     /// Whether the classes can be seen.
     pub(super) classes_seen: bool,
-    /// The class that it names, or the default one; none: it is built in, or can't be seen.
+    /// The class that it names, or the default one. `None`: it is built in, or can't be seen.
     pub(super) class: Option<ElectionClass>,
     /// The spec as the operator reads it.
     pub(super) spec: Result<Resolved, Refusal>,
@@ -37,39 +37,39 @@ pub(super) struct Sight {
     pub(super) nodes: Seen<BTreeMap<String, Node>>,
     /// Its lock, if that is a Lease.
     pub(super) lock: Option<Seen<Stored>>,
-    /// What follows from Switchovers that are complete.
+    /// The effects of complete Switchovers.
     holds: Seen<Vec<Hold>>,
     /// Whether the cluster itself may lead, if it is the candidate.
     cluster: Option<Seen<Result<(), NotEligible>>>,
-    /// What could not be seen, besides.
+    /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
 
-/// What an election comes to.
+/// An election's outlook.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outlook {
-    /// The present leader, as the operator says.
+    /// The current leader, according to the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) leader: Option<Leader>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) term: Option<i64>,
-    /// Who would lead if the core decided now; none: nobody.
+    /// The pod that would lead if the core decided now. `None`: no pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) winner: Option<String>,
-    /// What would become of the leadership, in one word.
+    /// The outcome, in one word.
     pub(super) verdict: &'static str,
-    /// The same as a sentence.
+    /// The outcome, as a sentence.
     pub(super) now: String,
-    /// Who would come next if the leader were lost; none: nobody.
+    /// The pod that would be next if the leader were lost. `None`: no pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
     /// The same as a sentence.
     pub(super) if_lost: String,
-    /// What keeps the operator from deciding so, and what to do.
+    /// The obstacle that keeps the operator from deciding so, and what to do.
     pub(super) blocks: Vec<String>,
     pub(super) candidates: Vec<Candidate>,
-    /// What could not be seen, and why.
+    /// The objects that could not be seen, and why.
     pub(super) not_visible: Vec<String>,
 }
 
@@ -78,22 +78,22 @@ pub(super) struct Outlook {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate {
     pub(super) name: String,
-    /// leader or follower, as its labels say; empty: neither.
+    /// leader or follower, as its labels say. Empty: neither.
     pub(super) role: &'static str,
     pub(super) ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<String>,
-    /// Its place among those that could be elected, from 1.
+    /// The pod's rank among the eligible pods, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rank: Option<usize>,
-    /// Whether it could be made the leader by a Switchover with spec.force.
+    /// Whether a Switchover with spec.force could make the pod the leader.
     pub(super) by_force: bool,
-    /// Why it would or would not be elected.
+    /// Why the pod would or would not be elected.
     pub(super) why: String,
 }
 
 impl Sight {
-    /// Reads all that matters of an election. What can't be read is missing, and why is said.
+    /// Reads everything that matters for an election. If something can't be read, the result says why.
     ///
     /// # Errors
     /// If the election itself can't be read.
@@ -102,7 +102,7 @@ impl Sight {
         let election = election?;
         let mut unseen = Vec::new();
         let classes = classes.unwrap_or_else(|why| {
-            unseen.push(format!("the classes, and so where the lock is: {why}"));
+            unseen.push(format!("the classes, and therefore the lock's place: {why}"));
             assumed(&election)
         });
         let classes_seen = unseen.is_empty();
@@ -121,7 +121,7 @@ impl Sight {
         };
         let Ok(spec) = &sight.spec else { return Ok(sight) };
         let lock =
-            async { if spec.consul.is_none() && classes_seen { Some(reader.lease(&spec.key).await) } else { None } };
+            async { if spec.shared.is_none() && classes_seen { Some(reader.lease(&spec.key).await) } else { None } };
         let pods = async {
             let pods = if spec.cluster.is_some() {
                 Ok(Vec::new())
@@ -150,7 +150,7 @@ impl Sight {
         Ok(sight)
     }
 
-    /// Asks the core what it would decide.
+    /// Asks the core for its decision.
     pub(super) fn outlook(&self) -> Outlook {
         let mut not_visible = self.unseen.clone();
         not_visible.extend(self.pods.as_ref().err().map(|why| format!("the pods: {why}")));
@@ -158,13 +158,13 @@ impl Sight {
             self.nodes
                 .as_ref()
                 .err()
-                .map(|why| format!("the nodes, so lost and cordoned ones are taken for well: {why}")),
+                .map(|why| format!("the nodes, so lost and cordoned ones count as healthy: {why}")),
         );
         if let Err(why) = &self.holds {
-            not_visible.push(format!("the Switchovers, so nobody is taken for held back by one: {why}"));
+            not_visible.push(format!("the Switchovers, so no pod counts as held back by one: {why}"));
         }
         if let Some(Err(why)) = &self.lock {
-            not_visible.push(format!("the lock, so the status is believed: {why}"));
+            not_visible.push(format!("the lock, so the status counts instead: {why}"));
         }
         if let Some(Err(why)) = &self.cluster {
             not_visible.push(format!("the Deployment of spec.eligibility: {why}"));
@@ -178,7 +178,7 @@ impl Sight {
             term: status.term,
             winner: None,
             verdict: UNKNOWN,
-            now: "lictor can't tell from here who would be elected".into(),
+            now: "lictor can't tell from here which pod would be elected".into(),
             next: None,
             if_lost: String::new(),
             blocks: gone.into_iter().chain(self.blocks()).collect(),
@@ -187,22 +187,22 @@ impl Sight {
         };
         if self.is_refused() {
             outlook.verdict = "Refused";
-            outlook.now = "nobody is elected or demoted, because the election is refused".into();
+            outlook.now = "no pod is elected or demoted, because the election is refused".into();
         } else if let (Ok(spec), Ok(pods), None | Some(Ok(_))) = (&self.spec, &self.pods, &self.cluster) {
             self.ask(spec, pods, &mut outlook);
         }
         outlook
     }
 
-    /// Whether its spec is not valid, or an older election has the same pods, workloads or lock.
+    /// Whether the spec is invalid, or an older election has the same pods, workloads or lock.
     fn is_refused(&self) -> bool {
         let accepted = condition(&self.election, ACCEPTED);
-        // The operator knows a class that was deleted.
+        // The operator still knows a class that was deleted.
         let is_kept = accepted.is_some_and(|accepted| accepted.reason == "ClassDeleted");
         (self.spec.is_err() && !is_kept) || accepted.is_some_and(|accepted| accepted.status == "False")
     }
 
-    /// Asks the core, and puts it into words.
+    /// Asks the core, and puts its decision into words.
     fn ask(&self, spec: &Resolved, pods: &[Pod], outlook: &mut Outlook) {
         let uid = Uid(self.election.uid().unwrap_or_default());
         let (pods, nodes): (Vec<&Pod>, _) = (pods.iter().collect(), self.nodes.clone().unwrap_or_default());
@@ -223,21 +223,24 @@ impl Sight {
             probe_failed: failing.and(leader).map(|leader| (&leader.uid, ProbeFailure::NoAnswer)),
             ..Known::new(NOW, &spec.key, &locks)
         };
-        let forecast = known.forecast(&self.election.name_any(), &uid, record.as_ref());
+        let forecast = lictor_core::forecast(&known, &self.election.name_any(), &uid, record.as_ref());
         let Some(Forecast { verdict, contenders }) = forecast else { return };
         let name = |holder: &Holder| holder.pod.clone().unwrap_or_else(|| cluster_name(spec));
         (outlook.verdict, outlook.winner, outlook.now) = match &verdict {
             Verdict::Stays(leader) => ("Stays", Some(name(leader)), stays(&name(leader), &contenders, spec)),
             Verdict::StaysDespiteProbe(leader) => {
-                let text =
-                    format!("{} stays the leader although it fails its probe: no other is eligible", name(leader));
+                let text = format!(
+                    "{} fails its probe but remains the leader, because no other pod is eligible",
+                    name(leader)
+                );
                 ("StaysDespiteProbe", Some(name(leader)), text)
             }
             Verdict::Elected(next, reason) => {
                 ("Elected", Some(name(next)), format!("{} would be elected: {}", name(next), describe(*reason, leader)))
             }
             Verdict::Vacated(reason) => {
-                let text = format!("the leader would be demoted, and nobody is elected: {}", describe(*reason, leader));
+                let text =
+                    format!("the leader would be demoted, and no pod would be elected: {}", describe(*reason, leader));
                 ("Vacated", None, text)
             }
             Verdict::Recovers(why, left) => {
@@ -251,7 +254,7 @@ impl Sight {
             Verdict::Nobody => ("Nobody", None, nobody(spec, &pods)),
         };
         if let Some(followed) = &spec.followed {
-            outlook.if_lost = format!("the candidates elect the next one themselves, with {}", followed.told());
+            outlook.if_lost = format!("the candidates elect the next leader themselves, with {}", followed.told());
             outlook.candidates = candidates(&contenders, spec, outlook);
             return;
         }
@@ -267,16 +270,16 @@ impl Sight {
                         other.pod.uid != one.pod.uid && Some(&other.pod.name) != outlook.winner.as_ref()
                     })
                     .find_map(|(_, other)| rank.advantage_over(other))
-                    .map_or_else(|| "it is the only other that is eligible".into(), |why| advantage("it", why));
+                    .map_or_else(|| "it is the only other eligible pod".into(), |why| advantage("it", why));
                 (Some(one.pod.name.clone()), format!("{} would be elected: {why}", one.pod.name))
             }
-            (Some(_), None, false) => (None, "nobody could be elected: no other pod is eligible".into()),
+            (Some(_), None, false) => (None, "no pod could be elected, because no other pod is eligible".into()),
             (None, ..) => (None, String::new()),
         };
         outlook.candidates = candidates(&contenders, spec, outlook);
     }
 
-    /// What the operator says of the lock that the candidates hold themselves: it knows which pod the holder is.
+    /// The operator's words about the lock that the candidates hold, because the operator knows which pod the holder is.
     fn followed_lock(&self) -> FollowedLock {
         let status = self.election.status.as_ref().and_then(|status| status.followed_lock.as_ref());
         match status.map(|followed| (followed.state.as_str(), &followed.pod_name)) {
@@ -288,14 +291,14 @@ impl Sight {
         }
     }
 
-    /// What the lock says of the leader. Where the lock can't be read, the status says it.
+    /// The leader according to the lock or, if the lock can't be read, according to the status.
     fn record(&self, spec: &Resolved) -> Option<Record> {
         if let Some(Ok(stored)) = &self.lock {
             return stored.record().cloned();
         }
         let status = self.election.status.as_ref()?;
         let leader = status.leader.as_ref()?;
-        let here = spec.consul.as_ref().map(|consul| &consul.cluster) == leader.cluster_name.as_ref();
+        let here = spec.cluster_name() == leader.cluster_name.as_deref();
         let uid = leader.pod_uid.clone().or_else(|| self.election.uid());
         let holder = Holder { pod: leader.pod_name.clone(), uid: Uid(uid?), node: None, ip: None };
         (here && leader.session.is_none()).then(|| Record {
@@ -315,26 +318,27 @@ impl Sight {
         })
     }
 
-    /// What keeps the operator from deciding, and what to do.
+    /// The obstacle that keeps the operator from deciding, and what to do.
     fn blocks(&self) -> Vec<String> {
         let name = full_name(&self.election);
         let mut blocks = Vec::new();
         if self.election.metadata.deletion_timestamp.is_some() {
-            blocks.push("the election is being deleted: what it wrote is taken off".to_owned());
+            blocks.push("the election is being deleted, and lictor removes what it has written".to_owned());
         }
         if self.election.spec.paused {
             let (namespace, name) = name.split_once('/').unwrap_or_default();
             blocks.push(format!(
-                "spec.paused is set, so nobody is promoted or demoted: `kubectl lictor resume {name} -n {namespace}`"
+                "spec.paused is set, so lictor promotes and demotes no pod: `kubectl lictor resume {name} -n \
+                 {namespace}`"
             ));
         }
         let generation = self.election.metadata.generation;
         match self.election.status.as_ref().and_then(|status| status.observed_generation) {
             None => blocks.push(
-                "no operator has looked at this election: `kubectl lictor doctor` says whether one acts, and serves its class".into(),
+                "no operator has looked at this election: `kubectl lictor doctor` says whether an operator acts and serves its class".into(),
             ),
             seen if seen < generation => blocks.push(
-                "the operator has not decided by the newest spec yet: if this stays so, `kubectl lictor doctor` says why".into(),
+                "the operator has not processed the newest spec yet: if this persists, `kubectl lictor doctor` says why".into(),
             ),
             _ => {}
         }
@@ -356,7 +360,7 @@ impl Sight {
                 "WorkloadsDiffer",
             ]
             .contains(&&*unwell.reason);
-            // These only point to what is said anyway: of each candidate, or by another condition.
+            // These only refer to what is said anyway about each candidate, or by another condition.
             let said = ["NoEligiblePod", "NotAccepted", "Pending"].contains(&unwell.reason.as_str());
             if !follows && !said && (unwell.status != "True" || limps) {
                 blocks.push(format!("{}: {}", unwell.reason, unwell.message));
@@ -366,7 +370,7 @@ impl Sight {
     }
 }
 
-/// Returns an election's spec as the lictor that serves it reads it, and the class, if it is not the built-in one.
+/// Returns an election's spec as its lictor reads it, and the class, unless it is the built-in one.
 pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Resolved, Refusal>, Option<ElectionClass>) {
     let controllers = classes.values().map(|class| class.spec.controller.as_str());
     let read = [DEFAULT_CONTROLLER].into_iter().chain(controllers).find_map(|name| resolve(election, classes, name));
@@ -375,26 +379,21 @@ pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Reso
     (spec, class)
 }
 
-/// Returns a class by the name that the election wants, to read the rest of the spec by.
+/// Returns a stand-in for a class that can't be seen, so that the rest of the spec can be read.
 fn assumed(election: &LeaderElection) -> Classes {
     let status = election.status.as_ref().and_then(|status| status.class_name.clone());
     let Some(name) = election.spec.class_name.clone().or(status) else { return Classes::new() };
     let spec = ElectionClassSpec {
-        controller: DEFAULT_CONTROLLER.into(),
-        lease: Some(LeaseStore {}),
-        consul: None,
-        key_template: None,
         key_pattern: Some("*".into()),
         follow_pattern: Some("*".into()),
-        allowed_namespaces: None,
-        allowed_workloads: AllowedWorkloads::All,
+        ..ElectionClassSpec::in_leases()
     };
     let class = ElectionClass::new(&name, spec);
     Classes::from([(name, class)])
 }
 
 fn cluster_name(spec: &Resolved) -> String {
-    spec.consul.as_ref().map(|consul| format!("the cluster {}", consul.cluster)).unwrap_or_default()
+    spec.cluster_name().map(|cluster| format!("the cluster {cluster}")).unwrap_or_default()
 }
 
 fn stays(leader: &str, contenders: &[Contender], spec: &Resolved) -> String {
@@ -402,18 +401,18 @@ fn stays(leader: &str, contenders: &[Contender], spec: &Resolved) -> String {
     let first = contenders.first().filter(ranks).map(|first| first.pod.name.as_str());
     let protected = contenders.iter().find(|one| one.pod.name == leader).and_then(|own| own.protected);
     if let Some(followed) = &spec.followed {
-        return format!("{leader} stays the leader, as long as it holds {}", followed.told());
+        return format!("{leader} remains the leader as long as it holds {}", followed.told());
     }
     match (first.filter(|first| *first != leader), protected) {
         (Some(first), _) if !spec.rules.preempt => format!(
-            "{leader} is healthy and stays the leader; {first} would go before it, but spec.preemption is Never"
+            "{leader} is healthy and remains the leader; {first} would rank higher, but spec.preemption is Never"
         ),
         (Some(first), Some(until)) => format!(
-            "{leader} is healthy and stays the leader; {first} would go before it, but a switchover has made {leader} the leader, and \
-             nobody preempts it for another {} s",
+            "{leader} is healthy and remains the leader; {first} would rank higher, but a switchover has made {leader} \
+             the leader, so no pod preempts it for another {} s",
             left(until)
         ),
-        _ => format!("{leader} is healthy and stays the leader"),
+        _ => format!("{leader} is healthy and remains the leader"),
     }
 }
 
@@ -424,14 +423,15 @@ fn left(until: Instant) -> u64 {
 
 fn nobody(spec: &Resolved, pods: &[&Pod]) -> String {
     if spec.cluster.is_some() {
-        "nobody leads here, and the cluster is not eligible".into()
+        "there is no leader here, and the cluster is not eligible".into()
     } else if let (Some(followed), false) = (&spec.followed, pods.is_empty()) {
-        format!("nobody leads, because no pod that may lead holds {}", followed.told())
+        format!("there is no leader, because no eligible pod holds {}", followed.told())
     } else if pods.is_empty() {
-        "nobody can be elected, because no pod matches spec.selector: scale up what makes the pods, or correct the selector"
+        "no pod can be elected, because none matches spec.selector: scale up the workload that creates the pods, or \
+         correct the selector"
             .into()
     } else {
-        "nobody can be elected, because no pod is eligible".into()
+        "no pod can be elected, because none is eligible".into()
     }
 }
 
@@ -441,14 +441,14 @@ fn candidates(contenders: &[Contender], spec: &Resolved, outlook: &Outlook) -> V
     for (place, Contender { pod, chance, by_force, held_back, .. }) in contenders.iter().enumerate() {
         let wins = outlook.winner.as_ref() == Some(&pod.name);
         let why = match (chance, outlook.verdict) {
-            (_, "Stays" | "StaysDespiteProbe") if wins => "leads, and stays".to_owned(),
-            (_, "Recovers") if wins => "leads, and may recover".into(),
+            (_, "Stays" | "StaysDespiteProbe") if wins => "remains the leader".to_owned(),
+            (_, "Recovers") if wins => "leads, and has time to recover".into(),
             (Ok(_), _) if wins => "would be elected now".into(),
             (Ok(_), _) if follows => "does not hold the lock of the candidates".into(),
             (Ok(own), _) => match before.and_then(|(first, rank)| Some((first, rank.advantage_over(own)?))) {
                 Some((first, Advantage::NotHeldBack)) => {
                     let long = held_back.map_or_else(String::new, |until| format!(" for another {} s", left(until)));
-                    format!("after {first}: a switchover has replaced {}, which comes last{long}", pod.name)
+                    format!("after {first}: a switchover has replaced {}, which ranks last{long}", pod.name)
                 }
                 Some((first, why)) => format!("after {first}: {}", advantage(first, why)),
                 None => "would be elected if the leader were lost".into(),

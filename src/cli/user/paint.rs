@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-/// What a colour says. Where there is none, the words say it.
+/// The meaning of a colour. Without colours, the words say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]
@@ -16,7 +16,7 @@ pub(super) enum Tone {
     Bad,
 }
 
-/// Returns a text in a tone. [`print`](crate::cli::support::print) takes the colours off again where nobody wants them.
+/// Returns a text in a tone. [`print`](crate::cli::support::print) removes unwanted colours again.
 pub(super) fn paint(tone: Tone, text: &str) -> String {
     let style = match tone {
         Tone::Plain => return text.into(),
@@ -48,7 +48,8 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// Returns rows of cells as lines, each column as wide as its widest cell. Empty cells of the first row are headings without text.
+/// Returns rows of cells as lines, with each column as wide as its widest cell. Empty cells of the first row are
+/// headings without text.
 pub(super) fn table(rows: &[Vec<Cell>]) -> String {
     const GAP: usize = 3;
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();

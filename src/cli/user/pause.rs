@@ -9,7 +9,8 @@ use super::format::resource_name;
 use super::reading::{Reader, full_name};
 use crate::cli::support::{Ended, block_on, print};
 
-/// Freezes elections: lictor keeps their locks, and promotes and demotes nobody. A handover that has begun is completed.
+/// Freezes elections: lictor keeps their locks, but promotes and demotes no pod. A handover that has begun is
+/// completed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  kubectl lictor pause web\n  kubectl lictor pause web db -n shop")]
 pub(crate) struct Pause {
@@ -71,8 +72,8 @@ async fn set(reader: &Reader, namespace: &str, name: &str, paused: bool) -> anyh
     Ok(())
 }
 
-/// Says who may set `spec.paused` back: those who applied it.
+/// Names the programs that may reset `spec.paused` because they applied it.
 pub(super) fn may_be_undone(managers: &[String]) -> Option<String> {
-    let applied = || format!("spec.paused was last applied by {}, which may set it back", managers.join(", "));
+    let applied = || format!("spec.paused was last applied by {}, which may reset it", managers.join(", "));
     (!managers.is_empty()).then(applied)
 }

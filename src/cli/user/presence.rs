@@ -1,34 +1,35 @@
-//! T1: whether the leader that a status names is there, whatever the operator does.
+//! T1: whether the leader in the status exists, whatever the operator does.
 
 use kube::ResourceExt;
+use lictor_api::{ELECTED, Leader, LeaderElection, READY, markings};
 use lictor_core::{Absence, Holder, Pod, Uid, absence};
 
 use super::reading::{Reader, Seen, condition};
-use crate::api::{ELECTED, Leader, LeaderElection, READY, markings};
 use crate::wording::missing;
 
-/// What was found of a leader that the status names.
-pub(super) enum Found {
-    /// It leads, as far as can be seen from here.
+/// The pods' own evidence about the leader in the status.
+pub(super) enum Presence {
+    /// The pod leads, as far as can be seen from here.
     Leads,
-    /// The same, and why its pod can't be seen.
+    /// The same, and why the pod can't be seen.
     Unseen(String),
-    /// It does not, and why, as a sentence.
+    /// The pod does not lead, and why, as a sentence.
     Lost(String),
 }
 
-/// Reads the pod of the leader that the status names.
-pub(super) async fn find(reader: &Reader, election: &LeaderElection, leader: &Leader) -> Found {
-    let Some(pod) = leader.pod_name.as_deref().filter(|_| is_here(election)) else { return Found::Leads };
+/// Reads the pod of the leader in the status.
+pub(super) async fn find(reader: &Reader, election: &LeaderElection, leader: &Leader) -> Presence {
+    let Some(pod) = leader.pod_name.as_deref().filter(|_| is_here(election)) else { return Presence::Leads };
     let namespace = election.metadata.namespace.as_deref().unwrap_or_default();
     let seen: Seen<Option<Pod>> = reader.pod(namespace, pod).await;
     match seen {
-        Ok(found) => lost(election, leader, &found).map_or(Found::Leads, Found::Lost),
-        Err(why) => Found::Unseen(why),
+        Ok(found) => lost(election, leader, &found).map_or(Presence::Leads, Presence::Lost),
+        Err(why) => Presence::Unseen(why),
     }
 }
 
-/// Why the leader that the status names does not lead, by the pods that there are; none: it does, or it is not in this cluster.
+/// Why the leader in the status does not lead, according to the existing pods. `None`: it does, or it is not in this
+/// cluster.
 pub(super) fn lost<'a>(
     election: &LeaderElection,
     leader: &Leader,

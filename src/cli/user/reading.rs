@@ -1,4 +1,4 @@
-//! What the commands for people read of a cluster, with the rights of whoever runs them.
+//! Reads a cluster for the commands for users, with the user's own rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,46 +16,46 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
     Failure, Instant, Key, Node, NotEligible, Pod, Selector, Stored, Timestamp, WorkloadId, WorkloadKind,
 };
+use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
+use lictor_process::wall;
 use serde_json::json;
 
-use crate::api::{Classes, ElectionClass, LeaderElection, Switchover};
 use crate::kubernetes::{
-    Crds, GRANT_TO_OPERATOR, Installed, NamedBySlice, Namespaces, Pods, ServiceSelector, WatchFailure, Workloads,
-    failure, list_services, list_slices, read_nodes, within,
+    Crds, Installed, NamedBySlice, Namespaces, Pods, ServiceSelector, Workloads, list_services, list_slices, read_nodes,
 };
-use crate::process::wall;
 use crate::store::{LeaseStore, LockStore};
 
-/// What was read; else why it can't be seen, as a sentence.
+/// The object that was read, or a sentence that says why it can't be seen.
 pub(super) type Seen<T> = Result<T, String>;
 
-/// The field manager of what the commands for people write.
+/// The field manager of everything that the commands for users write.
 const FIELD_MANAGER: &str = "kubectl-lictor";
 
-/// Whose rights are asked for.
+/// Whose rights are checked.
 pub(super) enum Whose {
-    /// Those of whoever runs this.
+    /// The rights of the user who runs the command.
     Own,
-    /// Those of the operator's service account, by its full name.
+    /// The rights of the operator's service account, by its full name.
     Operators { account: String },
 }
 
 /// A right, as RBAC names it.
 #[derive(Clone, Copy)]
 pub(super) struct Right<'a> {
-    /// None: in all namespaces.
+    /// `None`: in all namespaces.
     pub(super) namespace: Option<&'a str>,
     pub(super) group: &'a str,
     pub(super) resource: &'a str,
-    /// None: all objects.
+    /// `None`: all objects.
     pub(super) name: Option<&'a str>,
     pub(super) verb: &'a str,
 }
 
-/// The moment of the command, on a clock that began long before it.
+/// The time of the command, on a clock that began long before.
 pub(super) const NOW: Instant = Instant::after_origin(Duration::from_secs(1 << 40));
 
 /// Reads a cluster.
@@ -77,7 +77,7 @@ impl Reader {
     /// Reads one election.
     ///
     /// # Errors
-    /// If there is none of this name, or it can't be read.
+    /// If no election has this name, or if it can't be read.
     pub(super) async fn election(&self, namespace: &str, name: &str) -> anyhow::Result<LeaderElection> {
         self.read(namespace, name).await.map(slim)
     }
@@ -87,17 +87,18 @@ impl Reader {
         match within(self.timeout, api.get_opt(name)).await {
             Ok(Some(election)) => Ok(election),
             Ok(None) => Err(anyhow!(
-                "there is no LeaderElection {name} in the namespace {namespace}: `kubectl lictor list -A` lists all, and -n names \
-                 another namespace"
+                "there is no LeaderElection {name} in the namespace {namespace}: `kubectl lictor list -A` lists all, \
+                 and -n names another namespace"
             )),
             Err(error) => Err(anyhow!(told("get", "leaderelections", &error))),
         }
     }
 
-    /// Reads one election, and the names of those who apply its `spec.paused` from elsewhere, as GitOps tools do.
+    /// Reads one election, and the names of the programs that apply its `spec.paused` from elsewhere, as GitOps tools
+    /// do.
     ///
     /// # Errors
-    /// If there is none of this name, or it can't be read.
+    /// If no election has this name, or if it can't be read.
     pub(super) async fn election_and_managers(
         &self,
         namespace: &str,
@@ -113,10 +114,10 @@ impl Reader {
         Ok((slim(election), managers))
     }
 
-    /// Sets `spec.paused` of this very election.
+    /// Sets `spec.paused` of exactly this election.
     ///
     /// # Errors
-    /// If it is gone, or can't be written.
+    /// If the election is gone, or can't be written.
     pub(super) async fn set_paused(&self, election: &LeaderElection, paused: bool) -> anyhow::Result<()> {
         let api: Api<LeaderElection> = self.api(election.namespace().as_deref());
         let patch = Patch::Merge(json!({"metadata": {"uid": election.uid()}, "spec": {"paused": paused}}));
@@ -125,7 +126,7 @@ impl Reader {
         let written = within(self.timeout, api.patch(&name, &parameters, &patch)).await;
         written.map(drop).map_err(|error| match &error {
             kube::Error::Api(status) if status.is_conflict() => {
-                anyhow!("{} was deleted and made again meanwhile: look at it, and try again", full_name(election))
+                anyhow!("{} was deleted and created again meanwhile: look at it, and try again", full_name(election))
             }
             error => anyhow!(told("patch", "leaderelections", error)),
         })
@@ -147,7 +148,7 @@ impl Reader {
         self.classes_or_right().await.map_err(|(why, _)| why)
     }
 
-    /// Lists all classes. Where that fails, it also returns whether it is the right that is missing.
+    /// Lists all classes. If that fails, also returns whether the right is missing.
     pub(super) async fn classes_or_right(&self) -> Result<Classes, (String, bool)> {
         let api: Api<ElectionClass> = Api::all(self.client.clone());
         let listed = within(self.timeout, api.list(&ListParams::default())).await;
@@ -167,7 +168,7 @@ impl Reader {
         Ok(listed.into_iter().map(seen).collect())
     }
 
-    /// Reads a pod; none: there is no such pod.
+    /// Reads a pod. `None`: there is no such pod.
     pub(super) async fn pod(&self, namespace: &str, name: &str) -> Seen<Option<Pod>> {
         Pods::new(self.client.clone(), self.timeout).read(namespace, name).await.map_err(own)
     }
@@ -193,11 +194,11 @@ impl Reader {
         Ok(if available { Ok(()) } else { Err(NotEligible::Unavailable) })
     }
 
-    /// Lists the Events about an election, the newest first.
+    /// Lists the Events about an election, newest first.
     pub(super) async fn events(&self, election: &LeaderElection) -> Seen<Vec<Event>> {
         let namespace = election.namespace();
         let api: Api<Event> = self.api(namespace.as_deref());
-        // One of the same name may have been there before.
+        // An earlier election may have had the same name.
         let about = format!("regarding.uid={}", election.uid().unwrap_or_default());
         let listed = within(self.timeout, api.list(&ListParams::default().fields(&about))).await;
         let mut events = listed.map_err(|error| told("list", "events", &error))?.items;
@@ -221,12 +222,12 @@ impl Reader {
         Crds::new(self.client.clone(), self.timeout).installed().await
     }
 
-    /// Lists the Services that reach pods.
+    /// Lists the Services that select pods.
     pub(super) async fn services(&self, namespaces: &Namespaces) -> Seen<Vec<ServiceSelector>> {
         list_services(&self.client, namespaces, self.timeout).await.map_err(own)
     }
 
-    /// Lists whom the slices of Services name.
+    /// Lists the pods in the slices of Services.
     pub(super) async fn slices(&self, namespace: &str) -> Seen<Vec<NamedBySlice>> {
         list_slices(&self.client, namespace, self.timeout).await.map_err(own)
     }
@@ -244,16 +245,16 @@ impl Reader {
         listed.map(|list| list.items).map_err(|error| told("list", "switchovers", &error))
     }
 
-    /// Reads one Switchover; none: it is gone.
+    /// Reads one Switchover. `None`: it is gone.
     pub(super) async fn switchover(&self, namespace: &str, name: &str) -> Seen<Option<Switchover>> {
         let read = within(self.timeout, self.api::<Switchover>(Some(namespace)).get_opt(name)).await;
         read.map_err(|error| told("get", "switchovers", &error))
     }
 
-    /// Creates a Switchover. Where the answer was lost, it reads whether it is there.
+    /// Creates a Switchover. If the answer is lost, checks whether the Switchover exists.
     ///
     /// # Errors
-    /// If it was refused, or nobody can tell whether it was created.
+    /// If the API server refused it, or if it is unknown whether it was created.
     pub(super) async fn create_switchover(
         &self,
         namespace: &str,
@@ -270,15 +271,15 @@ impl Reader {
             return match self.switchover(namespace, &name).await {
                 Ok(Some(created)) => Ok(created),
                 Ok(None) => Err(anyhow!(
-                    "{lost}; it is not there, so it was not created yet: look with `kubectl -n {namespace} get swo`"
+                    "{lost}; the Switchover does not exist yet: check again with `kubectl -n {namespace} get swo`"
                 )),
-                Err(_) => Err(anyhow!("{lost}; whether it was created shows `kubectl -n {namespace} get swo {name}`")),
+                Err(_) => Err(anyhow!("{lost}; `kubectl -n {namespace} get swo {name}` shows whether it was created")),
             };
         }
         Err(anyhow!(told("create", "switchovers", &error)))
     }
 
-    /// Lists what the API server keeps of Events about elections.
+    /// Lists the Events about elections that the API server still has.
     pub(super) async fn all_events(&self, namespace: Option<&str>) -> Seen<Vec<Event>> {
         let about = ListParams::default().fields("regarding.kind=LeaderElection");
         let listed = within(self.timeout, self.api::<Event>(namespace).list(&about)).await;
@@ -311,14 +312,14 @@ impl Reader {
         read.map_err(|error| told("get", "leases", &error))
     }
 
-    /// Returns the name by which the API server knows whoever runs this; none: it does not say.
+    /// Returns the name by which the API server knows whoever runs this. `None`: it does not say.
     pub(super) async fn user_name(&self) -> Option<String> {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let told = within(self.timeout, api.create(&PostParams::default(), &SelfSubjectReview::default())).await;
         told.ok()?.status?.user_info?.username
     }
 
-    /// Asks whether somebody has a right.
+    /// Asks the API server whether an account has a right.
     pub(super) async fn is_allowed(&self, whose: &Whose, right: Right<'_>) -> Seen<bool> {
         let Right { namespace, group, resource, name, verb } = right;
         let (resource, subresource) = resource.split_once('/').map_or((resource, None), |(of, sub)| (of, Some(sub)));
@@ -380,20 +381,20 @@ pub(super) fn conditions(election: &LeaderElection) -> impl Iterator<Item = &Con
     election.status.iter().flat_map(|status| &status.conditions)
 }
 
-/// Returns an election's namespace and name, as people write them.
+/// Returns an election's namespace and name in the usual notation.
 pub(super) fn full_name(election: &LeaderElection) -> String {
     format!("{}/{}", election.namespace().unwrap_or_default(), election.name_any())
 }
 
-/// Returns when an Event came last.
+/// Returns when an Event occurred last.
 pub(super) fn last_seen(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
     let repeated = event.series.as_ref().map(|series| series.last_observed_time.0);
     repeated.or_else(|| event.event_time.as_ref().map(|time| time.0))
 }
 
-/// Returns why a request failed, for whoever sent it.
+/// Returns why a request failed, for the user who sent it.
 pub(super) fn told(verb: &str, resource: &str, error: &kube::Error) -> String {
-    // Where the whole group is unknown, the answer has no reason.
+    // If the whole group is unknown, the answer has no reason.
     let ours = ["leaderelections", "electionclasses", "switchovers"].contains(&resource);
     if ours && matches!(error, kube::Error::Api(status) if status.code == 404) {
         return unknown(resource);
@@ -401,11 +402,11 @@ pub(super) fn told(verb: &str, resource: &str, error: &kube::Error) -> String {
     own(failure(verb, resource, error))
 }
 
-/// Says what it means that the API server does not know a kind of lictor's.
+/// Explains why the API server does not know a kind of lictor's.
 fn unknown(resource: &str) -> String {
     format!(
-        "the API server does not know {resource}: lictor is not installed in this cluster, its CRDs are older (`lictor crd --apply` \
-         renews them), or the kubeconfig names another cluster"
+        "the API server does not know {resource}: lictor is not installed in this cluster, its CRDs are older (`lictor \
+         crd --apply` renews them), or the kubeconfig names another cluster"
     )
 }
 
@@ -417,18 +418,18 @@ pub(super) fn told_of_watch(failure: WatchFailure) -> String {
     }
 }
 
-/// Returns a failure's text without what only the operator's administrator can do.
+/// Returns a failure's text without the advice for the operator's administrator.
 fn own(failure: Failure) -> String {
     let text = failure.into_text();
     text.strip_suffix(GRANT_TO_OPERATOR).unwrap_or(&text).to_owned()
 }
 
-/// Returns since when the pod is ready, on the clock of this command. Its node's clock may be another one.
+/// Returns since when the pod is ready, on the clock of this command. Its node's clock may differ.
 fn moment(since: Timestamp, wall: Timestamp) -> Instant {
     NOW - Duration::from_millis(u64::try_from(wall.0.saturating_sub(since.0)).unwrap_or_default())
 }
 
-/// Returns the election without what nobody reads.
+/// Returns the election without fields that are of no use to readers.
 fn slim(mut election: LeaderElection) -> LeaderElection {
     election.metadata.managed_fields = None;
     election

@@ -1,4 +1,4 @@
-//! `kubectl lictor report`: all that a person who helps needs to see, in one file without secrets.
+//! `kubectl lictor report`: collects everything that a helper needs to see, in one file without secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use clap::Args;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use lictor_api::{Classes, GROUP, LeaderElection, as_yaml};
 use lictor_core::{Pod, Selector};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -15,21 +16,21 @@ use super::access::Served;
 use super::doctor::{Operator, examine};
 use super::outlook::read;
 use super::reading::{Reader, full_name};
-use crate::api::{Classes, GROUP, LeaderElection};
 use crate::cli::support::{Ended, block_on, print};
 
-/// How long to wait for an operator that acts, in seconds.
+/// How long to wait for an operator to act, in seconds.
 const TIMEOUT: u64 = 10;
 /// The label of the operator's pods.
 const OPERATOR: &str = "app.kubernetes.io/name=lictor";
-/// What stands in the place of what is left out.
+/// The replacement for values that are left out.
 const LEFT_OUT: &str = "(left out)";
 
-/// Writes a support bundle: one YAML file with what `doctor` finds, classes, elections, Switchovers, locks, pods, Services, Events, and
-/// the operator's Deployment and log.
+/// Writes a support bundle: one YAML file with what `doctor` finds, classes, elections, Switchovers, locks, pods,
+/// Services, Events, and the operator's Deployment and log.
 ///
-/// It has no Secrets, no environment variables, no templates of pods or Jobs, and no annotations but lictor's own. It has names of
-/// objects, nodes and addresses: read it before you send it. What you have no right to see is named in it.
+/// It contains no Secrets, no environment variables, no templates of pods or Jobs, and only lictor's own annotations.
+/// It does contain the names of objects, nodes and addresses, so read it before you send it. It names everything that
+/// you have no right to see.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor report\n  kubectl lictor report -n shop --file -    # one namespace, to the standard output"
@@ -38,11 +39,11 @@ pub(crate) struct Report {
     #[command(flatten)]
     served: Served,
 
-    /// The file; - is the standard output. A file that exists is not overwritten. Default: lictor-report-TIME.yaml.
+    /// The file; - is the standard output. An existing file is not overwritten. Default: lictor-report-TIME.yaml.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// How many lines of each log of the operator it has.
+    /// How many lines to include from each log of the operator.
     #[arg(long, value_name = "LINES", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     log_lines: u32,
 }
@@ -53,7 +54,7 @@ impl Report {
     }
 
     async fn write(self) -> anyhow::Result<Ended> {
-        let text = serde_yaml::to_string(&self.gather(&self.served.reader().await?).await?)?;
+        let text = as_yaml(&self.gather(&self.served.reader().await?).await?)?;
         let now = Timestamp::now().to_string();
         let default = || {
             PathBuf::from(format!("lictor-report-{}.yaml", now.split('.').next().unwrap_or_default().replace(':', "")))
@@ -65,7 +66,7 @@ impl Report {
             let mut file = std::fs::File::create_new(&path)
                 .with_context(|| format!("can't write {}: name another file with --file", path.display()))?;
             std::io::Write::write_all(&mut file, text.as_bytes())?;
-            print(&format!("{} is written: read it before you send it\n", path.display()))?;
+            print(&format!("wrote {}: read it before you send it\n", path.display()))?;
         }
         Ok(Ended::Well)
     }
@@ -105,7 +106,7 @@ impl Report {
     }
 }
 
-/// What is in a namespace, or in all.
+/// The contents of a namespace, or of all.
 async fn around(reader: &Reader, scope: Option<&str>, classes: &Classes) -> Value {
     let elections = reader.elections(scope).await.map_err(|error| error.to_string());
     let (switchovers, locks, events) =
@@ -152,7 +153,7 @@ async fn pods(reader: &Reader, namespace: &str, selector: &Selector) -> Value {
     of(found.as_ref().map(|pods| pods.iter().map(told).collect::<Vec<_>>()))
 }
 
-/// What was read; else why it was not.
+/// The object that was read, or why it was not.
 fn of<T: Serialize, E: std::fmt::Display>(seen: Result<T, E>) -> Value {
     match seen {
         Ok(value) => json!(value),
@@ -172,7 +173,7 @@ fn election(election: &LeaderElection) -> Value {
     object
 }
 
-/// An object without what others wrote into its annotations, and without the notes of who wrote which field.
+/// An object without the annotations of others, and without its managed fields.
 fn cleaned(object: &impl Serialize) -> Value {
     let mut object = json!(object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

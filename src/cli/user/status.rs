@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp as Wall;
+use lictor_api::{PAUSED, READY, ROUTED, STALLED, STORE_REACHABLE, SharedClass, WorkloadState, as_yaml};
 use lictor_core::{Stored, Timestamp};
 use serde_json::json;
 
@@ -15,12 +16,13 @@ use super::list::health;
 use super::outlook::{Outlook, Sight};
 use super::paint::{Cell, Tone, paint, table};
 use super::reading::{Reader, condition, conditions, full_name};
-use crate::api::{ConsulClass, PAUSED, READY, ROUTED, STALLED, STORE_REACHABLE, WorkloadState};
 use crate::cli::support::{Ended, block_on, print};
 
-/// Shows one election: its store and lock, its leader, and each candidate with its rank and why it would or would not be elected.
+/// Shows one election: its store and lock, its leader, and each candidate with its rank and why it would or would not
+/// be elected.
 ///
-/// It reads the election, its class, its Lease, its pods and their nodes, with your rights. What you have no right to see is named.
+/// It reads the election, its class, its Lease, its pods and their nodes, with your rights, and names everything that
+/// you have no right to see.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor status web -n shop\n  kubectl lictor status web --watch    # again at each change, until Ctrl-C"
@@ -33,11 +35,11 @@ pub(crate) struct Status {
     #[command(flatten)]
     place: Place,
 
-    /// Shows it again at each change, until Ctrl-C.
+    /// Show the election again at each change, until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
 
-    /// Prints it in another format. wide: with all conditions.
+    /// Print the election in another format. wide: with all conditions.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }
@@ -60,7 +62,7 @@ impl Status {
         }
     }
 
-    /// Shows it again and again, for as long as the election can be read.
+    /// Shows the election again and again, as long as it can be read.
     async fn follow(&self, reader: &Reader, namespace: &str, first: String) -> anyhow::Result<Ended> {
         let mut changes = Changes::new(reader, namespace);
         let mut shown = String::new();
@@ -83,12 +85,12 @@ impl Status {
             Some(Format::Wide) => tree(&sight, &outlook, true),
             Some(Format::Name) => resource_name(&sight.election) + "\n",
             Some(Format::Json) => serde_json::to_string_pretty(&data(&sight, &outlook))? + "\n",
-            Some(Format::Yaml) => serde_yaml::to_string(&data(&sight, &outlook))?,
+            Some(Format::Yaml) => as_yaml(&data(&sight, &outlook))?,
         })
     }
 }
 
-/// Prints the next state: on a terminal in the place of the one before.
+/// Prints the next state. On a terminal, it replaces the previous one.
 fn show(text: &str, first: bool) -> anyhow::Result<()> {
     use std::io::IsTerminal;
     if std::io::stdout().is_terminal() {
@@ -98,7 +100,7 @@ fn show(text: &str, first: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Returns it for a program.
+/// Returns the state for a program.
 fn data(sight: &Sight, outlook: &Outlook) -> serde_json::Value {
     let metadata = &sight.election.metadata;
     let mut told = json!(outlook);
@@ -107,7 +109,7 @@ fn data(sight: &Sight, outlook: &Outlook) -> serde_json::Value {
     if let Ok(spec) = &sight.spec {
         told["className"] = json!(spec.class_name);
         told["key"] = json!(spec.key.name);
-        told["store"] = json!(if spec.consul.is_some() { "Consul" } else { "Lease" });
+        told["store"] = json!(spec.shared.as_ref().map_or("Lease", |shared| shared.kind()));
     }
     if let Some(Ok(stored)) = &sight.lock {
         told["record"] = json!(stored.record());
@@ -133,9 +135,9 @@ fn tree(sight: &Sight, outlook: &Outlook, wide: bool) -> String {
         Ok(spec) => {
             let built_in = if sight.classes_seen && sight.class.is_none() { " (built in)" } else { "" };
             add("class", format!("{}{built_in}", spec.class_name).into());
-            add("store", store(sight, spec.consul.as_deref(), &spec.key.to_string()));
+            add("store", store(sight, spec.shared.as_ref(), &spec.key.to_string()));
             if sight.classes_seen {
-                add("session", session(sight, spec.consul.as_deref()));
+                add("session", session(sight, spec.shared.as_ref()));
             }
             add("record", record(sight, outlook));
         }
@@ -143,7 +145,7 @@ fn tree(sight: &Sight, outlook: &Outlook, wide: bool) -> String {
     }
     add("leader", leader(outlook));
     if let Some(routed) = condition(election, ROUTED) {
-        let service = election.spec.routing.as_ref().map(|routing| routing.endpoint_slice.service_name.as_str());
+        let service = election.spec.service.as_ref().map(|service| service.name.as_str());
         let tone = if routed.status == "True" { Tone::Plain } else { Tone::Bad };
         add("service", Cell::new(format!("{}: {}", service.unwrap_or_default(), routed.message), tone));
     }
@@ -184,7 +186,7 @@ fn tree(sight: &Sight, outlook: &Outlook, wide: bool) -> String {
     head + &drawn(&branches, &pods)
 }
 
-/// Draws the branches, and below the last one the candidates.
+/// Draws the branches, with the candidates below the last one.
 fn drawn(branches: &[Branch], pods: &[Vec<Cell>]) -> String {
     let last = branches.len().saturating_sub(1);
     let rows: Vec<Vec<Cell>> = branches
@@ -202,34 +204,34 @@ fn drawn(branches: &[Branch], pods: &[Vec<Cell>]) -> String {
     drawn
 }
 
-fn store(sight: &Sight, consul: Option<&ConsulClass>, key: &str) -> Cell {
+fn store(sight: &Sight, shared: Option<&SharedClass>, key: &str) -> Cell {
     let reachable = condition(&sight.election, STORE_REACHABLE);
     let (said, tone) = match reachable {
         Some(one) if one.status == "True" => ("answers the operator".to_owned(), Tone::Plain),
         Some(one) if one.reason != "NotAccepted" => (format!("{}: {}", one.reason, one.message), Tone::Bad),
-        _ => ("whether it answers the operator is not known".to_owned(), Tone::Doubtful),
+        _ => ("not known whether it answers the operator".to_owned(), Tone::Doubtful),
     };
-    let place = match consul {
-        Some(consul) => format!("Consul at {}, key {key}", consul.address),
+    let place = match shared {
+        Some(shared) => format!("{}, key {key}", shared.place()),
         None if sight.classes_seen => format!("Lease {key}"),
         None => "not visible from here: the class says where it is".into(),
     };
     Cell::new(format!("{place}; {said}"), tone)
 }
 
-fn session(sight: &Sight, consul: Option<&ConsulClass>) -> Cell {
-    let Some(consul) = consul else { return "none: a Lease is held until somebody writes another record".into() };
+fn session(sight: &Sight, shared: Option<&SharedClass>) -> Cell {
+    let Some(shared) = shared else { return "none: a Lease is held until another record is written".into() };
     let leader = sight.election.status.as_ref().and_then(|status| status.leader.as_ref());
     if let Some(session) = leader.and_then(|leader| leader.session.as_ref()) {
         return Cell::new(format!("{session}, which is not lictor's"), Tone::Doubtful);
     }
     let class = sight.class.as_ref().and_then(|class| class.status.as_ref());
-    let sessions = class.and_then(|status| status.consul.as_ref()).map(|status| status.sessions.join(", "));
+    let sessions = class.map(|status| status.sessions().join(", "));
     let sessions = sessions.filter(|sessions| !sessions.is_empty()).unwrap_or_else(|| "not known".into());
     Cell::from(format!(
-        "{sessions}, TTL {} s; its time left is not visible from here: the metric lictor_store_left_seconds of the replica that acts \
-         has it",
-        consul.ttl.as_secs()
+        "{sessions}, TTL {} s; its remaining time is not visible from here, but in the metric \
+         lictor_store_left_seconds of the acting replica",
+        shared.ttl().as_secs()
     ))
 }
 
@@ -240,7 +242,7 @@ fn record(sight: &Sight, outlook: &Outlook) -> Cell {
             let since =
                 |time: Timestamp| Wall::from_millisecond(time.0).map(|time| age(time, Wall::now())).unwrap_or_default();
             let told = holder.map_or_else(
-                || "names nobody".to_owned(),
+                || "names no leader".to_owned(),
                 |holder| format!("names {holder}, for {}", since(record.since)),
             );
             let generation = record.generation;
@@ -248,20 +250,22 @@ fn record(sight: &Sight, outlook: &Outlook) -> Cell {
         }
         Some(Ok(Stored::Absent)) => Cell::new("there is none", Tone::Doubtful),
         Some(Ok(Stored::Foreign(what))) => Cell::new(what, Tone::Bad),
-        Some(Ok(Stored::Damaged(..))) => Cell::new("somebody edited it: the operator writes a new one", Tone::Bad),
-        Some(Ok(Stored::HeldByOther(..) | Stored::Free(..))) => "nobody holds it".into(),
+        Some(Ok(Stored::Damaged(..))) => Cell::new("it was edited: the operator writes a new one", Tone::Bad),
+        Some(Ok(Stored::HeldByOther(..) | Stored::Free(..))) => "not held".into(),
         Some(Err(_)) => Cell::new("not visible from here", Tone::Doubtful),
         None => {
-            let term = outlook.term.map(|term| format!("; by the status it is term {term}")).unwrap_or_default();
-            let place = if sight.classes_seen { ": it is in Consul" } else { "" };
+            let term =
+                outlook.term.map(|term| format!("; according to the status, the term is {term}")).unwrap_or_default();
+            let shared = sight.spec.as_ref().ok().and_then(|spec| spec.shared.as_ref());
+            let place = shared.map(|shared| format!(": it is in {}", shared.kind())).unwrap_or_default();
             format!("not visible from here{place}{term}").into()
         }
     }
 }
 
 fn leader(outlook: &Outlook) -> Cell {
-    let Some(leader) = &outlook.leader else { return Cell::new("nobody", Tone::Bad) };
-    let name = leader.name.as_deref().unwrap_or("a program that is not lictor");
+    let Some(leader) = &outlook.leader else { return Cell::new("none", Tone::Bad) };
+    let name = leader.name.as_deref().unwrap_or("a program other than lictor");
     let cluster = leader.cluster_name.as_ref().filter(|cluster| *cluster != name);
     let parts = [
         cluster.map(|cluster| format!("in the cluster {cluster}")),

@@ -10,25 +10,25 @@ use clap_complete::ArgValueCompleter;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+use lictor_api::{ACCEPTED, COMPLETE, FAILED, Switchover as Object, SwitchoverSpec};
 use tokio::time::{Instant, sleep};
 
 use super::access::Place;
 use super::complete::elections;
 use super::format::Format;
 use super::reading::{Reader, full_name};
-use crate::api::{ACCEPTED, COMPLETE, FAILED, Switchover as Object, SwitchoverSpec};
 use crate::cli::support::{Ended, block_on, print};
 
-/// How often to look whether it is done.
+/// How often to check whether the Switchover has ended.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Moves the leadership to another pod or to another cluster, once, by creating a Switchover.
 ///
-/// It names the present term, so if the leader changes before the operator begins, nothing is moved. You need the right to create
-/// Switchovers, and no right to change elections or pods.
+/// The Switchover names the current term, so if the leader changes before the operator begins, the leadership does not
+/// move. You need the right to create Switchovers, but no right to change elections or pods.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor switchover web --wait    # to whom would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    # at night; for 10 minutes it waits for a pod that may lead\n  kubectl lictor switchover web --to-cluster east --wait    # to another cluster, where the lock is in Consul"
+    after_help = "Examples:\n  kubectl lictor switchover web --wait    # to the pod that would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    # at night; waits up to 10 minutes for an eligible pod\n  kubectl lictor switchover web --to-cluster east --wait    # to another cluster, where the lock is in Consul"
 )]
 pub(crate) struct Switchover {
     /// The election.
@@ -38,7 +38,7 @@ pub(crate) struct Switchover {
     #[command(flatten)]
     place: Place,
 
-    /// The pod that is to lead. Default: the one that would be elected if the present leader were gone.
+    /// The pod that is to lead. Default: the pod that lictor would elect if the current leader were gone.
     #[arg(long, value_name = "POD")]
     to: Option<String>,
 
@@ -46,32 +46,33 @@ pub(crate) struct Switchover {
     #[arg(long, value_name = "CLUSTER", conflicts_with = "to")]
     to_cluster: Option<String>,
 
-    /// When to begin: a time with its offset, such as 2026-11-22T22:30:00Z, or from now on, such as +10m. Default: at once.
+    /// When to begin: a time with its offset, such as 2026-11-22T22:30:00Z, or a delay, such as +10m. Default: at once.
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<Timestamp>,
 
-    /// How long the Switchover may wait for what may come by waiting, such as a pod that gets ready, in seconds. Default: it fails at once.
+    /// How long the Switchover may wait until nothing blocks it, for example until a pod becomes ready, in seconds.
+    /// Default: it does not wait, but fails at once.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=2_592_000))]
     deadline: Option<u32>,
 
-    /// Lets --to lead although it is not ready, or its node is cordoned.
+    /// Let --to lead even if it is not ready or its node is cordoned.
     #[arg(long, requires = "to")]
     force: bool,
 
-    /// How long the old leader comes last among the eligible pods, in seconds.
+    /// For how long the old leader ranks last among the eligible pods, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=2_592_000))]
     hold: u32,
 
-    /// Waits until it is complete or has failed, and then exits with 0 or with 3.
+    /// Wait until the Switchover is complete or has failed, and then exit with 0 or with 3.
     #[arg(long)]
     wait: bool,
 
-    /// How long --wait waits, in seconds, counted from --at. Then the exit code is 4, and the Switchover goes on. Default: 60, and
-    /// --deadline.
+    /// How long --wait waits, in seconds, counted from --at. The exit code is then 4, and the Switchover continues.
+    /// Default: 60, plus --deadline.
     #[arg(long, value_name = "SECONDS", requires = "wait")]
     timeout: Option<u32>,
 
-    /// Prints the Switchover in another format.
+    /// Print the Switchover in another format.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }
@@ -87,7 +88,7 @@ impl Switchover {
         let name = full_name(&election);
         let Some(term) = election.status.as_ref().and_then(|status| status.term) else {
             bail!(
-                "{name} has had no leader yet, so there is nobody to be replaced: `kubectl lictor explain {}` says why",
+                "{name} has had no leader yet, so there is none to replace: `kubectl lictor explain {}` says why",
                 self.name
             );
         };
@@ -104,11 +105,11 @@ impl Switchover {
             requested_by: None,
         };
         let asked = named(&reader, spec).await;
-        // Whether the API server has answered that it is there.
+        // Whether the API server has confirmed that the Switchover exists.
         let is_created = Cell::new(false);
         tokio::select! {
             biased;
-            // First, so that Ctrl-C is listened to before anything is sent.
+            // First, so that Ctrl-C is handled before any request is sent.
             Ok(()) = tokio::signal::ctrl_c() => {
                 eprintln!("{}", interrupted(&namespace, &asked.name_any(), is_created.get()));
                 Ok(Ended::Interrupted)
@@ -117,7 +118,7 @@ impl Switchover {
         }
     }
 
-    /// Creates it, and waits for its end if that is wanted.
+    /// Creates the Switchover, and waits for its end if requested.
     async fn create(
         &self,
         reader: &Reader,
@@ -142,7 +143,7 @@ impl Switchover {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until the Switchover has ended.
     async fn follow(&self, reader: &Reader, namespace: &str, created: &Object) -> anyhow::Result<Ended> {
         let until = self.at.map_or(SignedDuration::ZERO, |at| at.duration_since(Timestamp::now()));
         let patience = self.timeout.unwrap_or_else(|| self.deadline.unwrap_or_default() + 60);
@@ -150,7 +151,7 @@ impl Switchover {
             Instant::now() + until.try_into().unwrap_or(Duration::ZERO) + Duration::from_secs(patience.into());
         let name = created.name_any();
         loop {
-            // What can't be read now, may be read in a moment.
+            // A failed read may succeed a moment later.
             let read = reader.switchover(namespace, &name).await;
             match &read {
                 Ok(Some(now)) if now.uid() == created.uid() => {
@@ -167,14 +168,14 @@ impl Switchover {
                     Err(why) => Some(why.clone()),
                 };
                 let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}")).unwrap_or_default();
-                eprintln!("the switchover has not ended within {patience} s, and goes on{said}");
+                eprintln!("the switchover has not ended within {patience} s, and continues{said}");
                 return Ok(Ended::Late);
             }
             sleep(PERIOD).await;
         }
     }
 
-    /// Tells how it has ended, if it has.
+    /// Reports how the Switchover has ended, if it has.
     fn ended(&self, object: &Object) -> anyhow::Result<Option<Ended>> {
         let holds = |type_| said(object, type_).filter(|condition| condition.status == "True");
         if let Some(failed) = holds(FAILED) {
@@ -204,22 +205,22 @@ impl Switchover {
     }
 }
 
-/// Returns a Switchover in the name of whoever runs this. It has a name of its own, by which it is found again if the answer is lost.
+/// Returns a Switchover in the name of whoever runs this. Its own unique name identifies it if the answer is lost.
 pub(super) async fn named(reader: &Reader, spec: SwitchoverSpec) -> Object {
     let spec = SwitchoverSpec { requested_by: reader.user_name().await, ..spec };
     let random = RandomState::new().hash_one((std::process::id(), spec.from_term)) & 0xffff_ffff;
     Object::new(&format!("{}-{}-{random:08x}", spec.election_name, spec.from_term), spec)
 }
 
-/// What somebody is told who presses Ctrl-C: what there is now, and how to take it back.
+/// The text for a user who presses Ctrl-C: the state of the Switchover, and how to take it back.
 fn interrupted(namespace: &str, name: &str, is_created: bool) -> String {
     let back = format!("`kubectl -n {namespace} delete swo {name}` takes it back, until it is accepted");
     if is_created {
-        format!("the switchover {name} goes on: {back}")
+        format!("the switchover {name} continues: {back}")
     } else {
         format!(
-            "the switchover {name} was asked for, and the API server has not answered yet, so it may be created: `kubectl -n {namespace} get \
-             swo {name}` shows it, and {back}"
+            "the API server has not answered the request for the switchover {name} yet, so it may still be created: \
+             `kubectl -n {namespace} get swo {name}` shows it, and {back}"
         )
     }
 }
@@ -229,10 +230,10 @@ pub(super) fn said<'a>(object: &'a Object, type_: &str) -> Option<&'a Condition>
     object.status.iter().flat_map(|status| &status.conditions).find(|condition| condition.type_ == type_)
 }
 
-/// Reads a time to come.
+/// Reads a future time.
 fn time(text: &str) -> Result<Timestamp, String> {
     const EXAMPLES: &str =
-        "write a time with its offset, for example 2026-11-22T22:30:00Z, or from now on, for example +10m";
+        "write a time with its offset, for example 2026-11-22T22:30:00Z, or a delay, for example +10m";
     let now = Timestamp::now();
     let read = || -> anyhow::Result<Timestamp> {
         let Some(later) = text.strip_prefix('+') else { return Ok(text.parse()?) };

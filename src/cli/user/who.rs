@@ -1,22 +1,22 @@
-//! `kubectl lictor who`: the leader.
+//! `kubectl lictor who`: shows the leader.
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
+use lictor_api::{Leader, READY};
 use serde_json::json;
 
 use super::access::Place;
 use super::complete::elections;
 use super::format::{Format, age};
-use super::presence::{Found, find};
+use super::presence::{Presence, find};
 use super::reading::{condition, full_name};
-use crate::api::{Leader, READY};
 use crate::cli::support::{Ended, block_on, print};
 
-/// Says who leads. The exit code is 3 if nobody does.
+/// Shows the leader. The exit code is 3 if there is none.
 ///
-/// It reads the status and the leader's pod: a leader whose pod is gone or has lost its label is none, also while no operator runs.
-/// `status` reads the lock, too.
+/// It reads the status and the leader's pod: a leader whose pod is gone or has lost its label does not count, even
+/// while no operator runs. `status` reads the lock, too.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor who web\n  kubectl logs $(kubectl lictor who web -o name)    # the leader's log\n  kubectl exec $(kubectl lictor who web -o name) -- hostname"
@@ -29,8 +29,8 @@ pub(crate) struct Who {
     #[command(flatten)]
     place: Place,
 
-    /// Prints the leader in another format. name: pod/NAME, for other commands of kubectl; if the leader is no pod of this cluster,
-    /// nothing, with the exit code 3.
+    /// Print the leader in another format. name: pod/NAME, for other commands of kubectl; if the leader is no pod of
+    /// this cluster, it prints nothing and exits with 3.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }
@@ -56,9 +56,9 @@ impl Who {
             return Ok(Ended::No);
         };
         match find(&reader, &election, &leader).await {
-            Found::Leads => {}
-            Found::Unseen(why) => eprintln!("{name}: whether its leader is there can't be seen from here: {why}"),
-            Found::Lost(why) => {
+            Presence::Leads => {}
+            Presence::Unseen(why) => eprintln!("{name}: can't see from here whether its leader exists: {why}"),
+            Presence::Lost(why) => {
                 eprintln!("{name} has no leader: {why}");
                 return Ok(Ended::No);
             }
@@ -87,7 +87,7 @@ fn sentence(election: &str, leader: &Leader, term: Option<i64>) -> String {
         (Some(pod), None, _) => pod.clone(),
         (None, _, Some(session)) => session.clone(),
         (None, Some(cluster), None) => format!("the cluster {cluster}"),
-        (None, None, None) => "somebody".into(),
+        (None, None, None) => "an unknown program".into(),
     };
     let term = term.map(|term| format!(" in term {term}")).unwrap_or_default();
     let since = leader.acquire_time.as_ref().map(|time| format!(" for {}", age(time.0, Timestamp::now())));

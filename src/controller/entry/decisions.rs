@@ -1,12 +1,12 @@
 //! This replica's decisions about one election, and the requests that it can still take back.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use lictor_core::switchover::{Asked, Verdict};
 use lictor_core::{
-    Contest, Election, HeldElsewhere, Instant, Key, Known, Marks, OpId, Outcome, Output, Replica, Request, Stored,
-    Term, Version, give_back,
+    Contest, HeldElsewhere, Instant, Key, Known, Marks, OpId, Outcome, Output, Replica, Request, Stored, Term, Version,
+    give_back,
 };
 
 use crate::controller::names::ElectionId;
@@ -21,35 +21,19 @@ pub(crate) struct Decisions {
     marks: Marks,
 }
 
+/// What the replica tells of its decisions. What changes them goes through the methods of [`Decisions`].
+impl Deref for Decisions {
+    type Target = Replica;
+
+    fn deref(&self) -> &Replica {
+        &self.replica
+    }
+}
+
 impl Decisions {
     pub(crate) fn new(id: &ElectionId, operator_id: &str) -> Self {
         let replica = Replica::new(id.election.name.clone(), id.uid.clone(), operator_id.into());
         Self { replica, grants: BTreeMap::new(), contest: Contest::default(), marks: Marks::default() }
-    }
-
-    /// The decisions, while this replica makes any.
-    pub(crate) fn election(&self) -> Option<&Election> {
-        self.replica.election()
-    }
-
-    /// The lock that the decisions are about.
-    pub(crate) fn key(&self) -> Option<&Key> {
-        self.replica.key()
-    }
-
-    /// The decisions, and the lock that they are about.
-    pub(crate) fn decided(&self) -> Option<(&Key, &Election)> {
-        self.key().zip(self.election())
-    }
-
-    /// How long the running workloads may take to end before the lock is released.
-    pub(crate) fn winding_down(&self) -> Option<Instant> {
-        self.election().and_then(Election::winding_down)
-    }
-
-    /// Whether nothing of the election is left.
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.replica.is_withdrawn()
     }
 
     /// Takes a step, and takes back the requests that are no longer wanted.
@@ -71,11 +55,6 @@ impl Decisions {
         self.replica.step_aside(known, begun)
     }
 
-    /// When to take that step again.
-    pub(crate) fn aside_until(&self, now: Instant) -> Option<Instant> {
-        self.replica.aside_until(now)
-    }
-
     /// L1: when this replica may first restore a value that another writer has undone.
     pub(crate) fn restores_from(&self) -> Instant {
         self.contest.restores_from()
@@ -84,11 +63,6 @@ impl Decisions {
     /// L1: the same for the marks on pods that do not lead.
     pub(crate) fn marks_from(&self) -> Instant {
         self.marks.restores_from()
-    }
-
-    /// The verdict on a Switchover after a step.
-    pub(crate) fn judge(&self, known: &Known<'_>, asked: &Asked, gives_up: bool) -> Verdict {
-        self.replica.judge(known, asked, gives_up)
     }
 
     /// Keeps the grant that can take a request back.

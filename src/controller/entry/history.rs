@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use lictor_api::HistoryEntry;
 use lictor_core::Uid;
-
-use crate::api::HistoryEntry;
 
 /// How many changes of leader a status lists.
 const REMEMBERED: usize = 10;

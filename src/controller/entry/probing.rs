@@ -1,18 +1,19 @@
 //! Probes the health of leaders.
 
+mod ask;
 mod connection;
+mod grpc;
+mod probed;
 
-use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use lictor_core::{ProbeFailure, ProbeRules, ProbeState, Uid};
-use tokio::net::TcpStream;
+use lictor_core::{ProbeFailure, Uid};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::api::{ProbeTarget, ResolvedProbe};
+use self::ask::ask_on;
+pub(crate) use self::ask::probe_client;
+pub(crate) use self::probed::{Probed, Unasked};
 use crate::controller::dial::Dial;
 use crate::controller::input::Input;
 use crate::controller::names::ElectionId;
@@ -27,19 +28,13 @@ pub(crate) struct Probing {
     last: Option<(Uid, String)>,
 }
 
-/// A leader, and how to probe it.
-#[derive(Clone, PartialEq)]
-pub(crate) struct Probed {
-    pub(crate) leader: Uid,
-    pub(crate) ip: IpAddr,
-    pub(crate) probe: ResolvedProbe,
-}
-
-/// The means of reaching leaders.
+/// The clients for probes, and the channel for their results.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct ProbeContext {
     pub(crate) http: reqwest::Client,
     pub(crate) dial: Dial,
+    /// Where the results go.
+    pub(crate) inputs: mpsc::UnboundedSender<Input>,
 }
 
 /// The tasks that probe a leader. Dropping this ends them.
@@ -70,6 +65,11 @@ impl Probing {
         self.last.as_ref().filter(|(uid, _)| uid == leader).map(|(_, told)| told.as_str())
     }
 
+    /// What this leader can't be asked, although the election wants it.
+    pub(crate) fn unasked(&self, leader: &Uid) -> Option<&Unasked> {
+        self.prober.as_ref().filter(|prober| prober.probed.leader == *leader)?.probed.unasked.as_ref()
+    }
+
     /// Takes a result of the prober with this number: whether the leader fails in this way, and if so the address and the answer. Returns
     /// whether that prober still runs.
     pub(crate) fn take(&mut self, number: u64, failure: ProbeFailure, found: Result<(), String>) -> bool {
@@ -86,13 +86,7 @@ impl Probing {
     }
 
     /// Probes this leader from now on, unless that is already under way; `None` stops the probing.
-    pub(crate) fn follow(
-        &mut self,
-        probed: Option<Probed>,
-        id: &ElectionId,
-        reach: &Reach,
-        inputs: &mpsc::UnboundedSender<Input>,
-    ) {
+    pub(crate) fn follow(&mut self, probed: Option<Probed>, id: &ElectionId, probe_context: &ProbeContext) {
         if self.prober.as_ref().map(|prober| &prober.probed) == probed.as_ref() {
             return;
         }
@@ -100,21 +94,21 @@ impl Probing {
         let number = self.begun;
         self.prober = probed.map(|probed| {
             let tell = |failure: ProbeFailure| {
-                let (id, inputs) = (id.clone(), inputs.clone());
+                let (id, inputs) = (id.clone(), probe_context.inputs.clone());
                 move |found| inputs.send(Input::Probed(id.clone(), number, failure, found)).is_ok()
             };
-            let Probed { ip, probe, .. } = &probed;
+            let Probed { ip, questions, connection, rules, .. } = &probed;
             let mut tasks = Vec::new();
-            if let Some(target) = probe.target.clone() {
-                let asking = ask_on(*ip, target, probe.rules, reach.http.clone(), tell(ProbeFailure::NoAnswer));
-                tasks.push(crate::process::spawn(asking));
+            if !questions.is_empty() {
+                let (questions, http) = (questions.clone(), probe_context.http.clone());
+                tasks.push(lictor_process::spawn(ask_on(*ip, questions, *rules, http, tell(ProbeFailure::NoAnswer))));
             }
-            if let Some(port) = probe.connection {
+            if let Some(port) = *connection {
                 let to = SocketAddr::new(*ip, port);
                 let tell = tell(ProbeFailure::ProcessGone(port));
                 let tell = move |gone| tell(if gone { Err(format!("{to} refuses connections")) } else { Ok(()) });
-                let holding = connection::hold(to, probe.rules.timeout, reach.dial.clone(), tell);
-                tasks.push(crate::process::spawn(holding));
+                let holding = connection::hold(to, rules.timeout, probe_context.dial.clone(), tell);
+                tasks.push(lictor_process::spawn(holding));
             }
             Prober { probed, number, failures: Vec::new(), answered: false, tasks }
         });
@@ -132,87 +126,14 @@ impl Drop for Prober {
     }
 }
 
-/// A client for probes: a redirect is an answer, and no proxy stands between the operator and a pod.
-///
-/// # Errors
-/// If the system lacks what a client needs.
-pub(crate) fn probe_client() -> reqwest::Result<reqwest::Client> {
-    reqwest::Client::builder()
-        .tls_certs_only([])
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .pool_max_idle_per_host(0)
-        .user_agent(concat!("lictor/", env!("CARGO_PKG_VERSION")))
-        .build()
-}
-
-/// Probes for as long as `tell` returns true. Calls `tell` when the leader answers for the first time, begins to fail, or recovers.
-async fn ask_on(
-    ip: IpAddr,
-    target: ProbeTarget,
-    rules: ProbeRules,
-    http: reqwest::Client,
-    tell: impl Fn(Result<(), String>) -> bool,
-) {
-    let mut ticks = interval(rules.period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut state = ProbeState::default();
-    let mut before = None;
-    loop {
-        ticks.tick().await;
-        let found = ask(ip, &target, rules.timeout, &http).await;
-        let failed = state.observe(found.is_ok(), &rules);
-        // A single missing answer is not yet a failure.
-        let news = if failed { Some(true) } else { found.is_ok().then_some(false) };
-        if news.is_none() || news == before {
-            continue;
-        }
-        before = news;
-        if !tell(if failed { found } else { Ok(()) }) {
-            return;
-        }
-    }
-}
-
-/// Probes once.
-///
-/// # Errors
-/// If the leader does not answer correctly: returns the address and the answer.
-async fn ask(ip: IpAddr, target: &ProbeTarget, limit: Duration, http: &reqwest::Client) -> Result<(), String> {
-    let host = match ip {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
-    match target {
-        ProbeTarget::Http(port, path) => {
-            let url = format!("http://{host}:{port}{path}");
-            match http.get(&url).timeout(limit).send().await {
-                Ok(answer) if answer.status().is_success() || answer.status().is_redirection() => Ok(()),
-                Ok(answer) => Err(format!("{url} answers {}", answer.status())),
-                Err(error) if error.is_timeout() => Err(format!("{url}: no answer within {} s", limit.as_secs())),
-                Err(error) => Err(format!("{url}: {}", cause(&error))),
-            }
-        }
-        ProbeTarget::Tcp(port) => match timeout(limit, TcpStream::connect((ip, *port))).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
-            Err(_) => Err(format!("{host}:{port}: no connection within {} s", limit.as_secs())),
-        },
-    }
-}
-
-/// The root cause of an error.
-fn cause(error: &dyn Error) -> String {
-    error.source().map_or_else(|| error.to_string(), cause)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use futures::FutureExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use lictor_api::{Asked, Held, ResolvedProbe};
+    use lictor_core::{Pod, ProbeRequest, ProbeRules, ProbeTarget, TargetPort};
 
     use super::*;
     use crate::controller::names::Namespace;
@@ -222,18 +143,20 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let id = ElectionId { election: Namespace::from("shop").election("web"), uid: Uid("e".into()) };
         let dial: Dial = Arc::new(|_| std::future::pending().boxed());
-        let reach = Reach { http: probe_client().unwrap(), dial };
         let (inputs, _told) = mpsc::unbounded_channel();
+        let probe_context = ProbeContext { http: probe_client().unwrap(), dial, inputs };
         let probed = |leader: &str, port| {
             let second = Duration::from_secs(1);
             let rules = ProbeRules { period: second, timeout: second, failure_threshold: 1, success_threshold: 1 };
-            let probe = ResolvedProbe { target: Some(ProbeTarget::Tcp(1)), connection: Some(port), rules };
-            Some(Probed { leader: Uid(leader.into()), ip: IpAddr::from([127, 0, 0, 1]), probe })
+            let target = ProbeTarget { port: TargetPort::Number(1), request: ProbeRequest::Tcp };
+            let probe =
+                ResolvedProbe { asked: Asked::Target(target), connection: Held::Port(TargetPort::Number(port)), rules };
+            Probed::of(&Pod { uid: Uid(leader.into()), ip: Some("127.0.0.1".into()), ..Pod::default() }, &probe, None)
         };
         let fails = || Err("10.0.0.1:80 refuses connections".to_owned());
         let (gone, a) = (ProbeFailure::ProcessGone, Uid("a".into()));
         let mut probing = Probing::default();
-        probing.follow(probed("a", 80), &id, &reach, &inputs);
+        probing.follow(probed("a", 80), &id, &probe_context);
         assert!(probing.take(1, ProbeFailure::NoAnswer, fails()) && probing.take(1, gone(80), fails()));
         assert_eq!(probing.failed(), Some((&a, gone(80))), "this says the most");
         assert!(probing.take(1, gone(80), Ok(())));
@@ -241,33 +164,13 @@ mod tests {
         assert_eq!(probing.told(&a), Some("10.0.0.1:80 refuses connections"));
         assert_eq!(probing.answered(), None);
         // The target is the same, so the probing does not start again.
-        probing.follow(probed("a", 80), &id, &reach, &inputs);
+        probing.follow(probed("a", 80), &id, &probe_context);
         assert_eq!(probing.failed(), Some((&a, ProbeFailure::NoAnswer)));
         for next in [probed("a", 81), probed("b", 81), None, probed("b", 81)] {
-            probing.follow(next, &id, &reach, &inputs);
+            probing.follow(next, &id, &probe_context);
             assert_eq!(probing.failed(), None);
             assert!(!probing.take(1, gone(80), fails()), "it was on its way");
             assert_eq!(probing.failed(), None);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_pod_is_asked_at_its_address_of_either_family() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let listener = TcpListener::bind(address).await.unwrap();
-            let local = listener.local_addr().unwrap();
-            tokio::spawn(async move {
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    let _ = stream.read(&mut [0; 1024]).await;
-                    let _ =
-                        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
-                }
-            });
-            let (http, limit) = (probe_client().unwrap(), Duration::from_secs(10));
-            for target in [ProbeTarget::Http(local.port(), "/leader".into()), ProbeTarget::Tcp(local.port())] {
-                assert_eq!(ask(local.ip(), &target, limit, &http).await, Ok(()), "{local} {target:?}");
-            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lictor_core::{Failure, Family, Instant, Service, Slice, Uid, Version, slice_name};
 
+use super::service::CreatedService;
 use super::workloads::Surroundings;
 use crate::controller::names::{ElectionId, ElectionName};
 use crate::controller::object::ElectionObject;
@@ -55,6 +56,10 @@ pub(crate) enum Obstacle {
     Taken(ElectionName),
     /// The Service does not exist.
     Missing,
+    /// The operator can't create the Service.
+    NotCreated(Failure),
+    /// The operator would have to change a Service that it did not create.
+    NotOwn,
     /// The Service is of a kind that can't lead to the leader.
     Defect(ServiceDefect),
 }
@@ -98,6 +103,11 @@ impl Routing {
         services.into_iter().filter(has_none).filter(|_| self.read).map(str::to_owned).collect()
     }
 
+    /// Whether the existing slices are known.
+    pub(crate) fn is_read(&self) -> bool {
+        self.read
+    }
+
     /// Takes the older election that names the same Service.
     pub(crate) fn give_way(&mut self, older: Option<ElectionName>) {
         self.older = older;
@@ -108,6 +118,7 @@ impl Routing {
         &mut self,
         object: &ElectionObject,
         leader: Option<&Uid>,
+        created: &CreatedService,
         around: Surroundings<'_>,
         watches: &OnDemandWatches,
         now: Instant,
@@ -115,7 +126,7 @@ impl Routing {
         let namespace = &object.election().namespace;
         let kind = Watched::Slices;
         self.read = watches.knows(kind, namespace) && watches.forbidden(kind, namespace).is_none();
-        let name = object.spec().map(|spec| spec.service.as_ref());
+        let name = object.spec().map(|spec| spec.service.as_deref());
         let forbidden = WATCHED.iter().find_map(|watched| watches.forbidden(*watched, namespace));
         let known = WATCHED.iter().all(|watched| watches.knows(*watched, namespace));
         let route = match (name, forbidden, &self.older) {
@@ -126,13 +137,25 @@ impl Routing {
                 Route::Unknown { soon: WATCHED.iter().all(|watched| !watches.is_broken(*watched, namespace)) }
             }
             (Some(Some(_)), None, Some(older)) => Route::Unusable(Obstacle::Taken(older.clone())),
-            (Some(Some(name)), None, None) => match around.services.get(name) {
-                None => Route::Unusable(Obstacle::Missing),
+            (Some(Some(service)), None, None) => match around.services.get(&service.name) {
+                None if !service.is_created() => Route::Unusable(Obstacle::Missing),
+                None => match created.failure() {
+                    Some(failure) if failure.is_forbidden() => Route::Unusable(Obstacle::Forbidden(failure.clone())),
+                    Some(failure) => Route::Unusable(Obstacle::NotCreated(failure.clone())),
+                    None => Route::Unknown { soon: false },
+                },
                 Some(ServiceObject { usable: Err(defect), .. }) => Route::Unusable(Obstacle::Defect(*defect)),
-                Some(ServiceObject { usable: Ok(service), uid, version, .. }) => {
-                    let named = slices([name.as_str()], around.slices).any(|slice| leads(slice, leader));
+                Some(found)
+                    if service.is_created()
+                        && !found.is_of(&object.id().uid, object.name())
+                        && !found.fits(service) =>
+                {
+                    Route::Unusable(Obstacle::NotOwn)
+                }
+                Some(ServiceObject { usable: Ok(usable), uid, version, .. }) => {
+                    let named = slices([service.name.as_str()], around.slices).any(|slice| leads(slice, leader));
                     let begins = self.search.look(uid, *version, leader.is_some() && !named, now);
-                    self.route = self.search.route(service);
+                    self.route = self.search.route(usable);
                     return begins;
                 }
             },

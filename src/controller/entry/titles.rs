@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lictor_api::Refusal;
 use lictor_core::{
     Controller, ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Multiplying, Owner, Ownership,
     Pod, PodCache, Provenances, Record, Scope, Selections, Title, TitleRead, Uid, Unread,
 };
 
-use crate::api::Refusal;
 use crate::controller::object::ElectionObject;
 
 /// How long to wait before reading an object again that could not be read, or that turned out to be another object.
@@ -31,6 +31,14 @@ pub(crate) struct Titles {
     in_use: Option<(String, InUse)>,
 }
 
+/// The pods of an election.
+pub(crate) struct Group<'a> {
+    pub(crate) members: &'a Members,
+    pub(crate) pods: &'a PodCache,
+    /// The candidates that carry the mark of another election, by name, and that election.
+    pub(crate) marked_by_others: BTreeMap<String, String>,
+}
+
 impl Titles {
     /// The candidates that the election may not write to, or not yet.
     pub(crate) fn foreign(&self) -> &BTreeSet<Uid> {
@@ -51,16 +59,17 @@ impl Titles {
     pub(crate) fn look(
         &mut self,
         object: &ElectionObject,
-        members: &Members,
-        pods: &PodCache,
+        group: &Group<'_>,
         locks: &Locks,
         noted: &[Scope],
     ) -> Option<Refusal> {
         (self.unread, self.waits, self.foreign, self.in_use) = Default::default();
         let spec = object.spec().filter(|spec| spec.cluster.is_none() && !object.is_deleted())?;
+        let Group { members, pods, marked_by_others } = group;
         let markings = &spec.scope.markings;
         let candidates: Vec<&Pod> = members.candidates().filter_map(|pod| pods.get(pod)).collect();
-        self.retain(&candidates);
+        let all: Vec<&Pod> = members.all().filter_map(|pod| pods.get(pod)).collect();
+        self.retain(&all);
         let recorded = object.record(locks).filter(|_| !object.shares_lock());
         let scopes = recorded.into_iter().flat_map(Record::scopes);
         let former: Vec<&Markings> = scopes.chain(noted).map(|scope| &scope.markings).collect();
@@ -74,7 +83,11 @@ impl Titles {
         };
         let (mut free, mut stands_in_the_way) = (false, None);
         for pod in candidates.iter().copied() {
-            match asked.of(pod) {
+            let title = match marked_by_others.get(&pod.name) {
+                Some(other) => Title::InUse(InUse::by_election(other)),
+                None => asked.of(pod),
+            };
+            match title {
                 Title::Free => free |= !pod.finished,
                 Title::Unread => {
                     if pod.control.controller().is_none_or(|controller| !asked.is_unread(controller)) {
@@ -95,6 +108,17 @@ impl Titles {
                 }
             }
         }
+        // A pod that an edit of the spec has left still has the former spec's marks, which the operator takes off.
+        for pod in all.into_iter().filter(|pod| !spec.scope.selector.matches(&pod.labels)) {
+            match asked.of_left(pod) {
+                Title::Free => {}
+                Title::Unread => {
+                    self.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
+                    self.waits = true;
+                }
+                Title::InUse(in_use) => stands_in_the_way = stands_in_the_way.or(Some(told(&pod.name, &in_use))),
+            }
+        }
         let controllers = asked.unread(&candidates);
         self.unread.extend(controllers.map(|found| (found.uid.clone(), Unread::Controller(found.clone()))));
         self.waits |= !free && !self.unread.is_empty();
@@ -112,14 +136,14 @@ impl Titles {
     }
 
     /// Forgets the pods and controllers that are gone.
-    fn retain(&mut self, candidates: &[&Pod]) {
-        self.selections.retain(candidates);
+    fn retain(&mut self, pods: &[&Pod]) {
+        self.selections.retain(pods);
         if self.provenances.is_empty() && self.reading.is_empty() {
             return;
         }
-        let controllers = candidates.iter().filter_map(|pod| pod.control.controller());
+        let controllers = pods.iter().filter_map(|pod| pod.control.controller());
         let controllers = controllers.map(|controller| &controller.uid);
-        let present: BTreeSet<&Uid> = candidates.iter().map(|pod| &pod.uid).chain(controllers).collect();
+        let present: BTreeSet<&Uid> = pods.iter().map(|pod| &pod.uid).chain(controllers).collect();
         self.provenances.retain(|uid, _| present.contains(uid));
         self.reading.retain(|uid, _| present.contains(uid));
     }
@@ -170,26 +194,31 @@ fn told(pod: &str, InUse { key, is_label, by }: &InUse) -> String {
     let (kind, kinds) = if *is_label { ("label", "labels") } else { ("annotation", "annotations") };
     match by {
         Owner::Controller(Controller { kind, name, .. }) => format!(
-            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes, or wrote before, so it would let go of the pod and \
-             make another one: write other labels into spec.leader and spec.follower"
+            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes or has written, \
+             so it would replace the pod: write other labels into spec.leader and spec.follower"
         ),
         Owner::Template(value) => format!(
-            "the pod {pod} has the {kind} {key}={value} from its controller's template, so a Service or another controller may select by \
-             it: take it out of the template, write other {kinds} into spec.leader and spec.follower, or set spec.whenLabelInUse to \
-             Replace"
+            "the pod {pod} has the {kind} {key}={value} from its controller's template, so a Service or another \
+             controller may select by it: remove it from the template, write other {kinds} into spec.leader and \
+             spec.follower, or set spec.whenLabelInUse to Replace"
+        ),
+        Owner::Election(other) => format!(
+            "the pod {pod} still carries the labels of the election {other}, which takes them off unless it is \
+             refused or paused: see `kubectl lictor explain {other}`"
         ),
         Owner::Somebody(value) => format!(
-            "the pod {pod} has the {kind} {key}={value}, which this election did not write: write other {kinds} into spec.leader and \
-             spec.follower, take it off the pod and out of its controller's template, or set spec.whenLabelInUse to Replace"
+            "the pod {pod} has the {kind} {key}={value}, which this election did not write: write other {kinds} into \
+             spec.leader and spec.follower, remove it from the pod and from its controller's template, or set \
+             spec.whenLabelInUse to Replace"
         ),
     }
 }
 
 fn multiplies(pod: &str, election: &str) -> String {
     format!(
-        "the pod {pod} and others have left their controller since this election labelled them, and the controller makes new ones in \
-         their place: its selector does not match what spec.leader and spec.follower write, so write other labels there, and delete the \
-         pods that have the annotation {ELECTION_ANNOTATION}={election} and no owner"
+        "the pod {pod} and others have left their controller since this election labelled them, and the controller \
+         replaces them, because its selector does not match the labels of spec.leader and spec.follower: write other \
+         labels there, and delete the pods that have the annotation {ELECTION_ANNOTATION}={election} and no owner"
     )
 }
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lictor_api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
 use lictor_core::{
     Desired, Failure, JobPlan, Locks, NotEligible, Pod, PodCache, Record, Scope, Setting, Slice, StoreId, Term,
     Timestamp, Wish, Workload, WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
-use crate::api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
 use crate::controller::lookup::{Labels, WorkloadCache};
 use crate::controller::object::{CIRCULAR_WORKLOADS, ElectionObject};
 use crate::controller::on_demand::{OnDemandWatches, Watched};
@@ -132,7 +132,7 @@ impl Workloads {
         let selector = object.spec().filter(|spec| spec.cluster.is_none()).map(|spec| &spec.scope.selector);
         let matched = match &self.claims.selected {
             Some(selected) => Some(selected),
-            // Earlier versions did not note this.
+            // The note goes with the last workload. The record still says which selector had candidates.
             None => record
                 .filter(|record| record.election == object.id().uid && !object.shares_lock())
                 .map(|record| &record.scope.selector),
@@ -181,7 +181,7 @@ impl Workloads {
         for (id, rule) in &object.spec()?.workloads {
             claims.claims.insert(id.to_string(), rule.on_release);
         }
-        claims.services.extend(object.spec()?.service.clone());
+        claims.services.extend(object.spec()?.service_name().map(str::to_owned));
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 
@@ -230,7 +230,7 @@ impl Workloads {
             claims.selected = None;
         }
         claims.started.retain(|plan, _| spec.jobs.contains_key(plan));
-        claims.services.retain(|service| spec.service.as_ref() == Some(service) || !unrouted.contains(service));
+        claims.services.retain(|service| spec.service_name() == Some(service) || !unrouted.contains(service));
         Some(claims).filter(|claims| *claims != *self.claims)
     }
 

@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_is_told_once_and_each_pause_is_longer_up_to_a_limit() {
+        let mut retry = Retry::default();
+        for (told, due) in
+            [(true, 500), (false, 1000), (false, 2000), (false, 4000), (false, 8000), (false, 16_000), (false, 16_000)]
+        {
+            assert_eq!((retry.failed(at(0)), retry.due()), (told, at(due)));
+        }
+        retry.succeeded();
+        assert_eq!((retry.failed(at(0)), retry.due()), (true, at(500)), "it is told anew");
+    }
+
+    #[test]
     fn a_status_that_waits_for_its_turn_makes_way_for_the_metadata() {
         let mut writes = OwnWrites::default();
         let (status, permit) = writes.begin_status();

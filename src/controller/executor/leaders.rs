@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use lictor_core::{Failure, Pod, Selector};
 
-use super::{Executor, Requester};
+use crate::controller::names::ElectionName;
+use crate::kubernetes::{MarkedPods, MatchingPods, Pods};
 
-impl Executor {
-    /// Lists these pods. Groups that ask at the same time share the lists. The leaders are listed last, because a leader may have left the
-    /// group meanwhile.
-    pub(super) async fn list_pods(
-        &self,
-        of: &Requester,
-        selectors: &[Selector],
-        leaders: &[Selector],
-        patience: Option<Duration>,
-    ) -> Result<Vec<Pod>, Failure> {
-        let election = &of.id.election;
-        let mut pods = self.matching.list(&election.namespace, selectors, patience).await?;
-        for leader in leaders {
-            let marked = self.marked.ask(&election.namespace, leader, patience).await?;
-            for name in marked.get(&election.name).into_iter().flatten() {
-                if !pods.iter().any(|pod| pod.name == *name) {
-                    pods.extend(self.pods.read(&election.namespace, name).await?);
-                }
+/// Lists these pods. Groups that ask at the same time share the lists. The leaders are listed last, because a leader may have left the
+/// group meanwhile.
+pub(super) async fn list_pods(
+    election: &ElectionName,
+    selectors: &[Selector],
+    leaders: &[Selector],
+    matching: &MatchingPods,
+    marked: &MarkedPods,
+    pods: &Pods,
+    patience: Option<Duration>,
+) -> Result<Vec<Pod>, Failure> {
+    let mut listed = matching.list(&election.namespace, selectors, patience).await?;
+    for leader in leaders {
+        let marked = marked.ask(&election.namespace, leader, patience).await?;
+        for name in marked.get(&election.name).into_iter().flatten() {
+            if !listed.iter().any(|pod| pod.name == *name) {
+                listed.extend(pods.read(&election.namespace, name).await?);
             }
         }
-        Ok(pods)
     }
+    Ok(listed)
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lictor_core::{ClaimState, Failure, Request};
+use lictor_kubernetes::defect;
+use lictor_locks::lease::ClaimUpdate;
+use lictor_process::monotonic;
 use tokio::sync::{mpsc, watch};
 
 use crate::controller::input::Input;
 use crate::controller::permit::Permit;
 use crate::kubernetes::lanes::{Class, Lanes, Limits, Share};
-use crate::kubernetes::{ClaimUpdate, defect};
-use crate::process::monotonic;
 
 /// The requests per second that an API server answers when it shares two cores with etcd.
 const IN_A_SECOND: usize = 100;
@@ -64,7 +65,7 @@ impl Queue {
             let next = self.lanes().next();
             let Some((turn, start)) = next else { return };
             let this = self.clone();
-            crate::process::spawn(async move {
+            lictor_process::spawn(async move {
                 start().await;
                 this.lanes().end(&turn);
                 this.begin();
@@ -98,11 +99,11 @@ impl Requests {
         let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if monotonic() < deadline);
         let unclaimed = gate.request.as_ref().is_some_and(|request| request.unclaimed);
         let why = if !acts && !unclaimed {
-            "this replica does not act any more"
+            "this replica no longer acts"
         } else if gate.request.as_ref().is_some_and(|request| !request.may_be_sent(monotonic())) {
-            "it can't be confirmed any more that the lock is held"
+            "the lock can no longer be confirmed"
         } else if gate.permit.as_ref().is_some_and(|permit| !permit.begin()) {
-            "it is not wanted any more"
+            "the request is no longer wanted"
         } else {
             return None;
         };
@@ -136,7 +137,7 @@ impl Requests {
     ) where
         W: Future<Output = Option<Input>> + Send,
     {
-        crate::process::spawn(self.start(gate, failed, work)());
+        lictor_process::spawn(self.start(gate, failed, work)());
     }
 
     fn start<W>(

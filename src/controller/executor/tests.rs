@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{Method, Response};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::Body;
+use lictor_api::{Classes, DEFAULT_CONTROLLER};
 use lictor_core::{
     ClaimState, Instant, LockValidity, OpId, PodChange, PodOutcome, PodPatch, Setting, Term, Uid, WorkloadClaim,
     WorkloadKind, WritePod,
@@ -13,7 +14,6 @@ use tokio::sync::Semaphore;
 use tower::service_fn;
 
 use super::*;
-use crate::api::{Classes, DEFAULT_CONTROLLER};
 
 struct Lab {
     executor: Executor,
@@ -192,7 +192,7 @@ async fn a_promotion_that_is_taken_back_while_it_waits_is_not_sent() {
             refused = Some(outcome);
         }
     }
-    let why = Failure::Refused("it is not wanted any more".into());
+    let why = Failure::Refused("the request is no longer wanted".into());
     assert_eq!(refused, Some(Outcome::PodWritten(PodOutcome::Failed(why))));
     let patches = lab.asked.lock().unwrap().iter().filter(|(method, _)| *method == Method::PATCH).count();
     assert_eq!(patches, 1);

@@ -35,7 +35,7 @@ impl Mention {
         let workloads = spec.into_iter().flat_map(|spec| spec.workloads.keys());
         let named = workloads.clone().cloned().map(Self::Workload);
         let jobs = spec.into_iter().flat_map(|spec| spec.jobs.keys().cloned().map(Self::Jobs));
-        let service = spec.and_then(|spec| spec.service.clone()).map(Self::Service);
+        let service = spec.and_then(|spec| spec.service_name()).map(|name| Self::Service(name.into()));
         let slice = |service: &str| [Family::V4, Family::V6].map(|family| Self::Slice(slice_name(service, family)));
         let slices = entry.services().into_iter().flat_map(slice);
         let available = entry.object.available_deployment();

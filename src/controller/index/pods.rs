@@ -2,28 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{ELECTION_ANNOTATION, Instant, Membership, Names, Pod, Selector, StoreId, Uid, Version};
+use lictor_core::{ELECTION_ANNOTATION, Instant, Locks, Membership, Names, Pod, Selector, StoreId, Uid, Version};
+use lictor_kubernetes::Change;
 
-use super::{Content, Index};
+use super::circles::depending_by;
+use super::naming::Filed;
+use super::nodes::Nodes;
+use super::objects::{Content, Objects};
 use crate::controller::names::{ElectionName, Namespace};
-use crate::kubernetes::Change;
 
-impl Index {
-    pub(crate) fn apply_pods(&mut self, change: Change<(String, Pod)>, now: Instant) {
+/// The part of the index that a change of a pod may touch.
+pub(crate) struct Pods<'a> {
+    pub(super) objects: &'a mut Objects,
+    pub(super) nodes: &'a mut Nodes,
+    pub(super) filed: &'a Filed,
+    pub(super) locks: &'a Locks,
+}
+
+impl Pods<'_> {
+    pub(crate) fn apply(&mut self, change: Change<(String, Pod)>, now: Instant) {
         match change {
-            Change::Applied((namespace, pod)) => self.put_pod(&namespace.into(), pod, now),
-            Change::Deleted((namespace, pod)) => self.remove_pod(&namespace.into(), &pod.name, &pod.uid, pod.version),
+            Change::Applied((namespace, pod)) => self.put(&namespace.into(), pod, now),
+            Change::Deleted((namespace, pod)) => self.remove(&namespace.into(), &pod.name, &pod.uid, pod.version),
             Change::All(scope, version, pods) => {
                 let present: BTreeSet<&Uid> = pods.iter().map(|(_, pod)| &pod.uid).collect();
-                let known = self.covered(scope.into()).flat_map(|(namespace, content)| {
+                let known = self.objects.covered(scope.into()).flat_map(|(namespace, content)| {
                     let gone = content.pods.iter().filter(|pod| pod.version <= version && !present.contains(&pod.uid));
                     gone.map(|pod| (namespace.clone(), pod.name.clone(), pod.uid.clone()))
                 });
                 for (namespace, name, uid) in known.collect::<Vec<_>>() {
-                    self.remove_pod(&namespace, &name, &uid, version);
+                    self.remove(&namespace, &name, &uid, version);
                 }
                 for (namespace, pod) in pods {
-                    self.put_pod(&namespace.into(), pod, now);
+                    self.put(&namespace.into(), pod, now);
                 }
             }
             Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => {}
@@ -31,37 +42,39 @@ impl Index {
     }
 
     /// Puts a current pod in, from a watch or from the answer to a request. The newer one counts, even of two with the same name.
-    pub(crate) fn put_pod(&mut self, namespace: &Namespace, pod: Pod, now: Instant) {
+    pub(crate) fn put(&mut self, namespace: &Namespace, pod: Pod, now: Instant) {
         // Everything that is known of a namespace shares its name.
-        let namespace = self.namespaces.get_key_value(namespace).map_or(namespace, |(known, _)| known).clone();
-        let content = self.namespaces.entry(namespace.clone()).or_default();
-        let Some((before, pod)) = content.pods.put(pod, &mut self.deletions, now) else { return self.tidy(&namespace) };
+        let Objects { namespaces, deletions, dirty } = &mut *self.objects;
+        let namespace = namespaces.get_key_value(namespace).map_or(namespace, |(known, _)| known).clone();
+        let content = namespaces.entry(namespace.clone()).or_default();
+        let Some((before, pod)) = content.pods.put(pod, deletions, now) else { return self.objects.tidy(&namespace) };
         content.labels.replace(before.as_ref(), Some(pod));
         mark(&mut content.marked, before.as_ref(), Some(pod));
-        move_to_node(&mut self.on_node, &namespace, before.as_ref(), Some(pod));
+        self.nodes.move_pod(&namespace, before.as_ref(), Some(pod));
 
         // The elections that it may concern. No other election is asked.
         let mut concerned: BTreeSet<String> = content.labels.elections_of(pod).cloned().collect();
         concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).map(str::to_owned));
         concerned.extend(content.concerned.get(&pod.name).into_iter().flatten().cloned());
-        let led = self.locks.naming(&pod.uid).flat_map(|key| self.naming.of(key));
+        let led = self.locks.naming(&pod.uid).flat_map(|key| self.filed.naming.of(key));
         let led: BTreeSet<&String> = led.filter(|led| led.namespace == namespace).map(|led| &led.name).collect();
         concerned.extend(led.iter().copied().cloned());
-        let waiting = winding_down(&self.winding_down, &namespace);
-        concerned.extend(waiting.map(|election| election.name.clone()));
+        concerned.extend(self.filed.winding_down(&namespace).map(|election| election.name.clone()));
 
+        // The labels and the owner tell which workload has made the pod.
+        let remade = before.as_ref().is_some_and(|before| before.labels != pod.labels || before.owner != pod.owner);
         let (mut switches, pod_name) = (Vec::new(), pod.name.clone());
         for name in concerned {
             let Some(entry) = content.elections.get_mut(&name) else { continue };
-            let winds_down = entry.decisions.winding_down().is_some();
+            let winds_down = entry.election().is_some_and(|election| election.winding_down().is_some());
             let Membership { concerned, switched } = {
                 let noted = &entry.workloads.claims().scopes;
-                entry.members.put(pod, &entry.object.concern(&self.locks, noted))
+                entry.members.put(pod, &entry.object.concern(self.locks, noted))
             };
             link(&mut content.concerned, &pod.name, &name, entry.members.include(&pod.name));
             if switched.is_some() {
                 let selecting = content.concerned.get(&pod.name).into_iter().flatten();
-                self.dirty.extend(selecting.map(|name| namespace.election(name)));
+                dirty.extend(selecting.map(|name| namespace.election(name)));
                 switches.push(name.clone());
             }
             let election = namespace.election(&name);
@@ -69,74 +82,77 @@ impl Index {
                 continue;
             }
             if led.contains(&name) {
-                self.dirty.mark_urgent(election);
+                dirty.mark_urgent(election);
             } else {
-                self.dirty.mark(election);
+                dirty.mark(election);
             }
         }
         if let Some(pod) = content.pods.get(&pod_name) {
+            switches.extend(content.selecting(&pod_name).filter(|_| remade).cloned());
             let entries = switches.iter().filter_map(|name| content.elections.get(name));
-            let depending = entries.flat_map(|entry| content.depending_by(entry, pod));
-            self.dirty.extend(depending.map(|name| namespace.election(&name)));
+            let states = || [Some(pod), before.as_ref()].into_iter().flatten();
+            let depending = entries.flat_map(|entry| states().flat_map(|pod| depending_by(content, entry, pod)));
+            dirty.extend(depending.map(|name| namespace.election(&name)));
         }
     }
 
     /// Removes a pod as of a version, unless the name belongs to another one by now.
-    fn remove_pod(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
-        self.deletions.note(uid, version);
-        let Some(content) = self.namespaces.get_mut(namespace) else { return };
+    fn remove(&mut self, namespace: &Namespace, name: &str, uid: &Uid, version: Version) {
+        let Objects { namespaces, deletions, dirty } = &mut *self.objects;
+        deletions.note(uid, version);
+        let Some(content) = namespaces.get_mut(namespace) else { return };
         let Some(pod) = content.pods.remove(name, uid) else { return };
         content.labels.replace(Some(&pod), None);
         mark(&mut content.marked, Some(&pod), None);
-        move_to_node(&mut self.on_node, namespace, Some(&pod), None);
+        self.nodes.move_pod(namespace, Some(&pod), None);
         let selecting = content.selecting(name).filter_map(|election| content.elections.get(election));
-        let depending: BTreeSet<String> = selecting.flat_map(|entry| content.depending_by(entry, &pod)).collect();
-        self.dirty.extend(depending.iter().map(|election| namespace.election(election)));
-        let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.naming.of(key)).collect();
+        let depending: BTreeSet<String> = selecting.flat_map(|entry| depending_by(content, entry, &pod)).collect();
+        dirty.extend(depending.iter().map(|election| namespace.election(election)));
+        let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.filed.naming.of(key)).collect();
         for election in &content.concerned.remove(name).unwrap_or_default() {
             if let Some(entry) = content.elections.get_mut(election) {
                 entry.members.remove(name);
             }
             let election = namespace.election(election);
             if led.contains(&election) {
-                self.dirty.mark_urgent(election);
+                dirty.mark_urgent(election);
             } else {
-                self.dirty.mark(election);
+                dirty.mark(election);
             }
         }
-        self.dirty.extend(winding_down(&self.winding_down, namespace).cloned());
-        self.tidy(namespace);
+        dirty.extend(self.filed.winding_down(namespace).cloned());
+        self.objects.tidy(namespace);
     }
+}
 
-    /// Finds the pods that an election has to do with again, after its selectors changed.
-    pub(super) fn gather_members(&mut self, election: &ElectionName) {
-        let ElectionName { namespace, name } = election;
-        let Some(content) = self.namespaces.get_mut(namespace) else { return };
-        let Content { pods, labels, marked, elections, concerned, .. } = content;
-        let Some(entry) = elections.get_mut(name) else { return };
-        let concern_of_it = entry.object.concern(&self.locks, &entry.workloads.claims().scopes);
-        let leases = self.locks.of(&entry.object.id().uid).filter(|(key, _)| key.store == StoreId::leases());
-        entry.members.learn(&concern_of_it, leases.filter_map(|(_, lock)| lock.written()));
-        let selectors = || concern_of_it.selector.into_iter().chain(entry.members.earlier());
-        labels.follow(name, selectors(), pods);
+/// Finds the pods that an election has to do with again, after its selectors changed.
+pub(super) fn gather_members(objects: &mut Objects, locks: &Locks, election: &ElectionName) {
+    let ElectionName { namespace, name } = election;
+    let Some(content) = objects.namespaces.get_mut(namespace) else { return };
+    let Content { pods, labels, marked, elections, concerned, .. } = content;
+    let Some(entry) = elections.get_mut(name) else { return };
+    let concern_of_it = entry.object.concern(locks, &entry.workloads.claims().scopes);
+    let leases = locks.of(&entry.object.id().uid).filter(|(key, _)| key.store == StoreId::leases());
+    entry.members.learn(&concern_of_it, leases.filter_map(|(_, lock)| lock.written()));
+    let selectors = || concern_of_it.selector.into_iter().chain(entry.members.earlier());
+    labels.follow(name, selectors(), pods);
 
-        let holder = concern_of_it.record.and_then(|record| record.holder.as_ref()?.pod.as_ref());
-        let by_name = marked.get(name).into_iter().flatten().chain(holder).filter_map(|pod| pods.get(pod));
-        let by_label = selectors().flat_map(|selector: &Selector| labels.pods_of(selector, pods));
-        let found: BTreeMap<&String, &Pod> = by_name.chain(by_label).map(|pod| (&pod.name, pod)).collect();
-        let before: Vec<String> = entry.members.all().cloned().collect();
-        let switched = entry.members.gather(found.values().copied(), &concern_of_it);
+    let holder = concern_of_it.record.and_then(|record| record.holder.as_ref()?.pod.as_ref());
+    let by_name = marked.get(name).into_iter().flatten().chain(holder).filter_map(|pod| pods.get(pod));
+    let by_label = selectors().flat_map(|selector: &Selector| labels.pods_of(selector, pods));
+    let found: BTreeMap<&String, &Pod> = by_name.chain(by_label).map(|pod| (&pod.name, pod)).collect();
+    let before: Vec<String> = entry.members.all().cloned().collect();
+    let switched = entry.members.gather(found.values().copied(), &concern_of_it);
 
-        for pod in before.iter().filter(|pod| !entry.members.include(pod)) {
-            link(concerned, pod, name, false);
-        }
-        for pod in entry.members.all() {
-            link(concerned, pod, name, true);
-        }
-        for (pod, _) in switched {
-            let selecting = concerned.get(&pod).into_iter().flatten();
-            self.dirty.extend(selecting.map(|name| namespace.election(name)));
-        }
+    for pod in before.iter().filter(|pod| !entry.members.include(pod)) {
+        link(concerned, pod, name, false);
+    }
+    for pod in entry.members.all() {
+        link(concerned, pod, name, true);
+    }
+    for (pod, _) in switched {
+        let selecting = concerned.get(&pod).into_iter().flatten();
+        objects.dirty.extend(selecting.map(|name| namespace.election(name)));
     }
 }
 
@@ -153,39 +169,6 @@ fn mark(marked: &mut HashMap<String, Names>, before: Option<&Pod>, now: Option<&
     if let (Some(election), Some(pod)) = (is, now) {
         link(marked, &election, &pod.name, true);
     }
-}
-
-fn move_to_node(
-    on_node: &mut HashMap<String, BTreeSet<(Namespace, String)>>,
-    namespace: &Namespace,
-    before: Option<&Pod>,
-    now: Option<&Pod>,
-) {
-    let node = |pod: Option<&Pod>| pod.and_then(|pod| pod.node.clone());
-    let (was, is) = (node(before), node(now));
-    if was == is {
-        return;
-    }
-    let place = |pod: &Pod| (namespace.clone(), pod.name.clone());
-    if let (Some(node), Some(pod)) = (was, before)
-        && let Some(pods) = on_node.get_mut(&node)
-    {
-        pods.remove(&place(pod));
-        if pods.is_empty() {
-            on_node.remove(&node);
-        }
-    }
-    if let (Some(node), Some(pod)) = (is, now) {
-        on_node.entry(node).or_default().insert(place(pod));
-    }
-}
-
-/// The elections of a namespace whose lock is kept while workloads end.
-fn winding_down<'a>(
-    all: &'a BTreeSet<ElectionName>,
-    namespace: &'a Namespace,
-) -> impl Iterator<Item = &'a ElectionName> {
-    all.range(namespace.election("")..).take_while(move |election| election.namespace == *namespace)
 }
 
 /// Adds a name to the set under a key, or removes it. No set stays empty.

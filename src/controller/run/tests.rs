@@ -12,20 +12,20 @@ use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use lictor_api::{Classes, DEFAULT_CONTROLLER, resolve};
 use lictor_core::{
     ELECTION_ANNOTATION, Holder, Key, Node, Pairs, Pod, Record, Selector, Setting, Stored, TERM_ANNOTATION, Term,
     Timestamp, WorkloadId, WorkloadKind,
 };
+use lictor_process::{Process, spawn_in};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tower::service_fn;
 
 use super::*;
-use crate::api::{Classes, DEFAULT_CONTROLLER, resolve};
-use crate::controller::dialer;
 use crate::controller::names::Namespace;
+use crate::controller::{Clients, dialer};
 use crate::kubernetes::WorkloadObject;
-use crate::process::{Process, spawn_in};
 use crate::store::{LeaseStore, StoreScope};
 
 /// How many further elections there are in the process that Valgrind runs.
@@ -157,7 +157,7 @@ fn election(app: &str, rich: bool) -> Value {
     });
     if rich {
         object["spec"]["workloads"] = json!([{"kind": "Deployment", "name": format!("importer-{app}")}]);
-        object["spec"]["routing"] = json!({"endpointSlice": {"serviceName": format!("{app}-leader")}});
+        object["spec"]["service"] = json!({"name": format!("{app}-leader")});
     }
     object
 }
@@ -268,7 +268,7 @@ impl Lab {
             own_namespace: "lictor".into(),
             request_timeout: timeout,
             leases: Arc::new(LeaseStore::new(client, namespaces, timeout)),
-            consul: Arc::new(|_| unreachable!("no class has its locks in Consul")),
+            clients: Clients::default(),
             dial: dialer(),
             doubt: Arc::default(),
         };
@@ -433,7 +433,10 @@ async fn live(elections: usize, rich: bool) {
     let object = lab.server.lock().unwrap().objects.remove(&path("leaderelections", app)).unwrap();
     let (version, uid, object) = read_election(&object);
     lab.take(Input::Elections(Change::Deleted((Version(version.0 + 1), uid, object)))).await;
-    assert!(lab.controller.index.entries().all(|entry| entry.object.name() != app), "nothing is left of it");
+    assert!(
+        lab.controller.index.objects.entries_mut().all(|entry| entry.object.name() != app),
+        "nothing is left of it"
+    );
     counted_until_here("an election is deleted");
 
     if rich {

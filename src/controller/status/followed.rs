@@ -1,9 +1,9 @@
 //! The part of a status about the lock that the candidates hold themselves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use lictor_api::{ELECTED, Followed, FollowedLockStatus, Resolved, condition};
 use lictor_core::{FollowedLock, Following, Instant, LockHolder, Node, NotHeld, Pod, Unmapped, eligible};
 
-use crate::api::{ELECTED, Followed, FollowedLockStatus, Resolved, condition};
 use crate::wording::{in_seconds, not_eligible};
 
 /// The candidates, each with its node.
@@ -28,7 +28,7 @@ pub(super) fn followed_lock(following: Following<'_>, candidates: &Candidates<'_
 /// The condition `Elected`, if a pod leads although the lock's holder is unknown.
 pub(super) fn led_unseen(followed: &Followed, lock: &FollowedLock, leader: &str, generation: i64) -> Option<Condition> {
     let FollowedLock::Unknown(why) = lock else { return None };
-    let message = format!("{leader} stays the leader, because {} can't be read: {why}", followed.told());
+    let message = format!("{leader} remains the leader, because {} can't be read: {why}", followed.told());
     Some(condition(ELECTED, true, "FollowedLockUnknown", message, generation))
 }
 
@@ -44,17 +44,17 @@ pub(super) fn led_by_nobody(
     let (reason, message) = match following.lock {
         FollowedLock::Unread => ("FollowedLockUnknown", format!("{told} has not been read yet")),
         FollowedLock::Unknown(why) => {
-            ("FollowedLockUnknown", format!("nobody is elected, because {told} can't be read: {why}"))
+            ("FollowedLockUnknown", format!("no pod is elected, because {told} can't be read: {why}"))
         }
         FollowedLock::Free(NotHeld::Absent) => (
             "FollowedLockFree",
             format!("{told} does not exist, or may not be read, so none of the candidates holds it"),
         ),
-        FollowedLock::Free(NotHeld::Released) => ("FollowedLockFree", format!("nobody holds {told}")),
+        FollowedLock::Free(NotHeld::Released) => ("FollowedLockFree", format!("{told} has no holder")),
         FollowedLock::Free(NotHeld::Expired) => (
             "FollowedLockFree",
             format!(
-                "the holder of {told} has not renewed it for longer than its leaseDurationSeconds, so nobody holds it"
+                "the holder of {told} has not renewed it for longer than its leaseDurationSeconds, so it counts as free"
             ),
         ),
         FollowedLock::Held(holder) => held_by(holder, &told, spec, pod_of(following, holder, candidates), now),
@@ -74,29 +74,29 @@ fn held_by(
         Err(Unmapped::Nobody) => (
             "HolderNotFound",
             format!(
-                "{identity:?} holds {told}, and is none of the pods that the election selects: check spec.candidates.identity and \
-                 spec.selector"
+                "{identity:?} holds {told}, but is no pod that the election selects: check spec.candidates.identity \
+                 and spec.selector"
             ),
         ),
         Err(Unmapped::Several) => (
             "HolderAmbiguous",
             format!(
-                "{identity:?} holds {told}, and several pods that the election selects have that name, address or annotation: let \
-                 spec.candidates.identity tell them apart"
+                "{identity:?} holds {told}, but several pods that the election selects have that name, address or \
+                 annotation: make spec.candidates.identity distinguish them"
             ),
         ),
         Ok((pod, node)) => {
             let node = node.map(|node| Node { cordoned: false, ..node.clone() });
             match eligible(pod, node.as_ref(), &spec.rules, now) {
                 Err(why) => {
-                    let message = format!("{} holds {told}, and can't be the leader: {}", pod.name, not_eligible(why));
+                    let message = format!("{} holds {told}, but can't be the leader: {}", pod.name, not_eligible(why));
                     ("HolderNotEligible", message)
                 }
                 Ok(()) => (
                     "HolderNotConfirmed",
                     format!(
-                        "{told} is held in the name of {}, and an earlier pod by that name may have taken it: it leads when it writes to \
-                         the lock",
+                        "{told} is held in the name of {}, but an earlier pod of that name may have taken it: the pod \
+                         leads once it writes to the lock",
                         pod.name
                     ),
                 ),

@@ -2,8 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
-
-use crate::api::{
+use lictor_api::{
     ACCEPTED, ELECTED, PAUSED, READY, ROUTED, STALLED, STORE_REACHABLE, WORKLOADS_FOLLOW, condition, is_unknown,
     unknown, with_page, with_transition_times,
 };
@@ -27,13 +26,14 @@ const STALLING: [&str; 13] = [
 ];
 
 /// The reasons of conditions that are True although there is a problem.
-const LIMPING: [&str; 11] = [
+const LIMPING: [&str; 12] = [
     "ClassDeleted",
     "Flapping",
     "FollowedLockUnknown",
     "KeysDiffer",
     "LabelInUse",
     "LabellingFails",
+    "NotProbed",
     "ProbeFails",
     "RecordForged",
     "RecordsDiffer",
@@ -107,8 +107,9 @@ fn is_well(condition: &Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lictor_api::page;
+
     use super::*;
-    use crate::api::page;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

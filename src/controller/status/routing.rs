@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use lictor_api::{ROUTED, condition, unknown, with_page};
 use lictor_core::{Election, Family, Pod, Service, ServicePort, Situation, Slice, SliceContent, TargetPort};
 
-use crate::api::{ROUTED, condition, unknown, with_page};
 use crate::controller::entry::{Entry, Obstacle, Route, slices};
 use crate::controller::object::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
@@ -17,14 +17,18 @@ pub(crate) fn routed(
     leading: Option<&Pod>,
     known: &BTreeMap<String, Slice>,
 ) -> Option<Condition> {
-    let name = entry.spec()?.service.as_deref()?;
+    let name = entry.spec()?.service_name()?;
     let (namespace, generation) = (&entry.object.election().namespace, entry.object.generation());
     let told = |holds: bool, reason: &str, message: String| Some(condition(ROUTED, holds, reason, message, generation));
     let (service, leftovers) = match entry.routing.route() {
         Route::Off => return None,
         Route::Unknown { .. } => {
             let message = match entry.routing.failure() {
-                Some(failure) => format!("tried again and again: {}", failure.text()),
+                Some(failure) => format!("the operator keeps trying: {}", failure.text()),
+                None if entry.routing.is_read() => {
+                    let message = format!("the Service {name} is about to be created");
+                    return Some(unknown(ROUTED, "HandingOver", message, generation));
+                }
                 None => "the Service and its slices have not been read yet".into(),
             };
             return Some(unknown(ROUTED, "NotReadYet", message, generation));
@@ -41,7 +45,15 @@ pub(crate) fn routed(
             let (reason, message) = refused(&Obstacle::Forbidden(failure.clone()), namespace, name);
             return told(false, reason, message);
         }
-        return told(false, "WriteFails", format!("tried again and again: {}", failure.text()));
+        return told(false, "WriteFails", format!("the operator keeps trying: {}", failure.text()));
+    }
+    if let Some(failure) = entry.service.failure() {
+        let text = failure.text();
+        return told(
+            false,
+            "ServiceNotWritten",
+            format!("the operator keeps trying to write the Service {name}: {text}"),
+        );
     }
     let all: Vec<&Slice> = slices([name], known).collect();
     let about_to_be_written = || {
@@ -62,7 +74,7 @@ pub(crate) fn routed(
         return told(
             true,
             "LedElsewhere",
-            format!("the Service {name} reaches nobody here: another cluster has the leader"),
+            format!("the Service {name} reaches no pod here: another cluster has the leader"),
         );
     }
     let Some((leads, holder, _)) = group.leader() else {
@@ -70,12 +82,12 @@ pub(crate) fn routed(
         let own = all.iter().filter(|slice| slice.content.election == entry.object.id().uid);
         if let Some(endpoint) = own.flat_map(|slice| &slice.content.endpoints).next() {
             let message = format!(
-                "the Service {name} reaches {}, which is about to be taken out: see the condition Elected",
+                "the Service {name} reaches {}, which is about to be removed: see the condition Elected",
                 endpoint.pod
             );
             return told(false, "NoLeader", message);
         }
-        return told(false, "NoLeader", format!("the Service {name} reaches nobody: see the condition Elected"));
+        return told(false, "NoLeader", format!("the Service {name} reaches no pod: see the condition Elected"));
     };
     let leader = told_holder(&entry.object, holder);
     // A new acting operator finds slices that another one wrote, and has nothing to do.
@@ -91,8 +103,8 @@ pub(crate) fn routed(
     let Some(slice) = shown.first() else {
         let families: Vec<&str> = service.families.iter().map(|family| family.word()).collect();
         let message = format!(
-            "the Service {name} reaches nobody, because {leader} has no address of its families ({}): change spec.ipFamilies \
-             of the Service",
+            "the Service {name} reaches no pod, because {leader} has no address of its families ({}): change \
+             spec.ipFamilies of the Service",
             families.join(", ")
         );
         return told(false, "NoAddress", message);
@@ -119,7 +131,7 @@ fn name_only(pod: &Pod, service: &Service, all: &[&Slice]) -> bool {
 
 /// Why the Service can't be used, or not alone, if so: a reason, and what to do.
 pub(crate) fn obstacle(entry: &Entry, conditions: &[Condition]) -> Option<(&'static str, String)> {
-    let (namespace, service) = (&entry.object.election().namespace, entry.spec()?.service.as_deref()?);
+    let (namespace, service) = (&entry.object.election().namespace, entry.spec()?.service_name()?);
     let (reason, message) = match entry.routing.route() {
         Route::Unusable(obstacle) => refused(obstacle, namespace, service),
         // The reason that the status shows, of several.
@@ -140,8 +152,8 @@ fn lacking(service: &Service, slice: &Slice) -> Option<String> {
     let lacking = service.ports.iter().find(|port| !has(port))?;
     let TargetPort::Name(name) = &lacking.target else { return None };
     Some(format!(
-        "the port {name:?} ({}): no container of the pod has a port of that name. Name it there, or write its number into \
-         targetPort of the Service",
+        "the port {name:?} ({}): no container of the pod has a port of that name. Add the name there, or write the \
+         port's number into targetPort of the Service",
         lacking.protocol
     ))
 }
@@ -157,26 +169,41 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
             "TakenByElection",
             format!(
                 "the Service {service} belongs to the older election {older}: name another one in \
-                 spec.routing.endpointSlice.serviceName, or delete the other"
+                 spec.service.name, or delete the other"
             ),
         ),
         Obstacle::Missing => (
             "ServiceNotFound",
-            format!("there is no Service {service} in the namespace {namespace}: make one without spec.selector"),
+            format!(
+                "there is no Service {service} in the namespace {namespace}: write spec.service.ports, so that lictor creates it, or \
+                 create one without spec.selector"
+            ),
+        ),
+        Obstacle::NotCreated(failure) => (
+            "ServiceNotWritten",
+            format!("the operator keeps trying to create the Service {service}: {}", failure.text()),
+        ),
+        Obstacle::NotOwn => (
+            "ServiceNotOwned",
+            format!(
+                "the Service {service} exists, lictor did not create it for this election, and it has other ports or another type than \
+                 spec.service: write another spec.service.name; or remove spec.service.ports, so that lictor uses the Service as it is; \
+                 or, if no program needs it, delete it with `kubectl -n {namespace} delete service {service}`"
+            ),
         ),
         Obstacle::Defect(ServiceDefect::HasSelector) => (
             "ServiceHasSelector",
             format!(
-                "the Service {service} has a selector, so Kubernetes itself writes whom it reaches: once that is the leader alone \
-                 (docs/routing.md), take the selector off with `kubectl -n {namespace} patch service {service} --type=json \
-                 -p '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
+                "the Service {service} has a selector, so Kubernetes itself writes its endpoints: once these are only \
+                 the leader (docs/routing.md), remove the selector with `kubectl -n {namespace} patch service \
+                 {service} --type=json -p '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
             ),
         ),
         Obstacle::Defect(ServiceDefect::ExternalName) => (
             "UnsupportedService",
             format!(
-                "the Service {service} is of the type ExternalName, which reaches no pods: name another one in \
-                 spec.routing.endpointSlice.serviceName"
+                "the Service {service} has the type ExternalName, which reaches no pods: name another one in \
+                 spec.service.name"
             ),
         ),
     }
@@ -192,8 +219,8 @@ fn left_over(leftovers: &Leftovers, agree: bool, namespace: &str, service: &str)
         return (
             "LeftoversNameLeader",
             format!(
-                "the Service {service} reaches the leader by lictor's slices, and by what is left in it of before, which follows no \
-                 change of leader: delete that with {delete}"
+                "the Service {service} reaches the leader by lictor's slices, but also by leftover endpoints, which \
+                 follow no change of leader: delete them with {delete}"
             ),
         );
     }
@@ -201,15 +228,16 @@ fn left_over(leftovers: &Leftovers, agree: bool, namespace: &str, service: &str)
         (
             "LeftoverEndpoints",
             format!(
-                "the Service {service} also reaches what the Endpoints {service} name, as Kubernetes makes slices of them: delete \
-                 them with {delete}"
+                "the Service {service} also reaches the addresses in the Endpoints {service}, because Kubernetes makes \
+                 slices from them: delete them with {delete}"
             ),
         )
     } else {
         (
             "LeftoverSlices",
             format!(
-                "the Service {service} also reaches what these slices name, which lictor did not write: {}. Delete them with {delete}",
+                "the Service {service} also reaches the addresses in slices that lictor did not write: {}. Delete them \
+                 with {delete}",
                 slices.join(", ")
             ),
         )

@@ -1,12 +1,12 @@
 //! The status of a Switchover.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use lictor_api::{
+    ACCEPTED, COMPLETE, FAILED, Switchover, SwitchoverPod, SwitchoverStatus, condition, unknown, with_transition_times,
+};
 use lictor_core::switchover::{Asked, Obstacle, Target};
 use lictor_core::{NotEligible, Timestamp};
 
-use crate::api::{
-    ACCEPTED, COMPLETE, FAILED, Switchover, SwitchoverPod, SwitchoverStatus, condition, unknown, with_transition_times,
-};
 use crate::controller::switchover::Trouble;
 use crate::wording::{in_seconds, not_eligible};
 
@@ -96,7 +96,7 @@ fn new(seen: &Switchover, to: Option<&SwitchoverPod>) -> String {
 
 /// The old leader, in words.
 fn old<'a>(seen: &Switchover, from: Option<&'a SwitchoverPod>) -> &'a str {
-    let nobody = if seen.spec.to_cluster.is_some() { "this cluster" } else { "nobody" };
+    let nobody = if seen.spec.to_cluster.is_some() { "this cluster" } else { "no pod" };
     from.map_or(nobody, |pod| &pod.pod_name)
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
             "Superseded",
             false,
             format!(
-                "the election is in term {present}, and spec.fromTerm is {from}, so the leader has changed since: see who leads, and \
-                 create another Switchover if you still want one"
+                "the election is in term {present}, and spec.fromTerm is {from}, so the leader has changed since: \
+                 check the leader, and create another Switchover if you still want one"
             ),
         ),
         Obstacle::NotReached(present) => (
@@ -126,37 +126,37 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
         Obstacle::NotShared => (
             "NotShared",
             false,
-            "the locks of the election's class are in this cluster, so no other cluster can lead: leave spec.toCluster out, or keep the \
-             lock in Consul"
+            "the locks of the election's class are in this cluster, so no other cluster can lead: leave spec.toCluster \
+             out, or keep the lock in Consul"
                 .to_owned(),
         ),
         Obstacle::NotReady { answers: true } => (
             "NotReady",
             true,
             format!(
-                "the cluster {to} answers that it can't lead now: `kubectl get leaderelections` and `kubectl lictor explain` there say \
-                 why. Let it wait with spec.deadlineSeconds"
+                "the cluster {to} says that it can't lead now: `kubectl get leaderelections` and `kubectl lictor \
+                 explain` there say why. Let it wait with spec.deadlineSeconds"
             ),
         ),
         Obstacle::NotReady { answers: false } => (
             "NotReady",
             true,
             format!(
-                "the cluster {to} does not answer: spec.toCluster must be consul.clusterName of an ElectionClass there, with an election \
-                 that has the same lock, and its operator must run. Let it wait with spec.deadlineSeconds"
+                "the cluster {to} does not answer: spec.toCluster must be consul.clusterName of a class there, with an \
+                 election of the same lock and a running operator. Let it wait with spec.deadlineSeconds"
             ),
         ),
         Obstacle::NoSelector => (
             "NoSelector",
             false,
-            "the election has no spec.selector, so its candidate is the cluster itself: name another cluster with spec.toCluster"
+            "without spec.selector, the candidate is the cluster itself: name another cluster with spec.toCluster"
                 .to_owned(),
         ),
         Obstacle::ElectedByCandidates => (
             "ElectedByCandidates",
             false,
-            "the candidates elect the leader themselves (spec.electedBy), and lictor never writes to their lock: let the leader's \
-             program release it, for example by ending it with SIGTERM"
+            "the candidates elect the leader themselves (spec.electedBy), and lictor never writes to their lock: let \
+             the leader's program release it, for example by ending it with SIGTERM"
                 .to_owned(),
         ),
         Obstacle::Frozen => {
@@ -168,13 +168,13 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
             "the election is not accepted: its condition Accepted says why, and what to do".to_owned(),
         ),
         Obstacle::Leads if matches!(asked.to, Target::Cluster(_)) => {
-            ("AlreadyLeader", false, format!("the cluster {to} leads already: there is nothing to do"))
+            ("AlreadyLeader", false, format!("the cluster {to} is already the leader: there is nothing to do"))
         }
-        Obstacle::Leads => ("AlreadyLeader", false, format!("{to} is the leader already: there is nothing to do")),
+        Obstacle::Leads => ("AlreadyLeader", false, format!("{to} is already the leader: there is nothing to do")),
         Obstacle::NoCandidate if matches!(asked.to, Target::Pod(_)) => (
             "NotACandidate",
             false,
-            format!("the pod {to} that was to lead is gone, or is no candidate any more; another one of its name is not meant"),
+            format!("the pod {to} that was to lead is gone, or is no longer a candidate; a new pod of the same name does not count"),
         ),
         Obstacle::NoCandidate => (
             "NotACandidate",
@@ -184,14 +184,14 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
         Obstacle::NotEligible(NotEligible::NeverLeader) => (
             "NeverLeader",
             false,
-            format!("{to} has the annotation lictor.dev/never-leader: choose another pod, or take the annotation off"),
+            format!("{to} has the annotation lictor.dev/never-leader: choose another pod, or remove the annotation"),
         ),
         Obstacle::NotEligible(why) => {
             let may_force = matches!(
                 why,
                 NotEligible::NotReady | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_)
             );
-            let or = if may_force { ", or elect it all the same with spec.force" } else { "" };
+            let or = if may_force { ", or elect it anyway with spec.force" } else { "" };
             let message = format!("{to} can't be elected: {}. Let it wait with spec.deadlineSeconds{or}", not_eligible(why));
             ("NotEligible", true, message)
         }

@@ -1,9 +1,9 @@
 //! The part of a status about the workloads.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use lictor_api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
 use lictor_core::{Election, Instant, Wish, Workload, WorkloadKind};
 
-use crate::api::{WORKLOADS_FOLLOW, WorkloadState, WorkloadStatus, WorkloadsStatus, condition, unknown};
 use crate::controller::entry::Entry;
 
 /// The states of the workloads, if they are known, and their condition; `None` if the election has none.
@@ -63,7 +63,7 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
     }
     if let Some((id, failure)) = group.workload_failures().iter().next() {
         let reason = if failure.is_forbidden() { "Forbidden" } else { "WriteFails" };
-        return told(false, reason, format!("{id}: tried again and again: {}", failure.text()));
+        return told(false, reason, format!("{id}: the operator keeps trying: {}", failure.text()));
     }
     let among = |state: WorkloadState| {
         let names = items.iter().filter(move |item| item.state == state);
@@ -74,26 +74,26 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
         return told(
             false,
             "Missing",
-            format!("there is no {names} in this namespace: make it, or take it out of spec.workloads"),
+            format!("there is no {names} in this namespace: create it, or take it out of spec.workloads"),
         );
     }
     if let Some(names) = among(WorkloadState::Untouched) {
         let message = format!(
-            "{names}: left as it is, because spec.selector of the election {} has never matched a pod: check \
+            "{names}: left unchanged, because spec.selector of the election {} has never matched a pod: check \
              spec.selector against the pods' labels",
             entry.object.name()
         );
         return told(false, "NeverMatched", message);
     }
     if let Some(id) = group.contested_workloads(now).next() {
-        let who = entry.workloads.setter(id).map_or_else(|| "somebody".into(), |setter| format!("{setter:?}"));
+        let who = entry.workloads.setter(id).map_or_else(|| "another program".into(), |setter| format!("{setter:?}"));
         let field = match id.kind {
             WorkloadKind::Deployment | WorkloadKind::StatefulSet => "spec.replicas",
             WorkloadKind::CronJob | WorkloadKind::Job => "spec.suspend",
         };
         let message = format!(
-            "{who} sets {field} of {id} to something else, and it is put right again and again: leave the field out of what it \
-             applies, or have it ignored there"
+            "{who} keeps setting {field} of {id} to another value, and lictor keeps correcting it: remove the field \
+             from the manifest, or make {who} ignore it"
         );
         return told(false, "Contested", message);
     }
@@ -103,13 +103,13 @@ fn follow(entry: &Entry, group: &Election, items: &[WorkloadStatus], now: Instan
             .and_then(|record| record.drain_obligation.as_ref())
             .map_or(0, |obligation| obligation.waits_seconds);
         let message = format!(
-            "{names}: enabled at most {seconds} s after the lock was lost by the other cluster, which had not let go of it: what \
-             runs there may take so long to end"
+            "{names}: enabled at most {seconds} s after the other cluster lost the lock without releasing it, because \
+             its workloads may take that long to end"
         );
         return told(false, "Waiting", message);
     }
     if let Some(names) = among(WorkloadState::WindingDown) {
-        return told(false, "WindingDown", format!("{names}: disabled, and what runs of it is ending"));
+        return told(false, "WindingDown", format!("{names}: disabled, and its last pods are ending"));
     }
-    told(true, "Follow", "the workloads are as the leadership wants them".into())
+    told(true, "Follow", "the workloads are as the leadership requires".into())
 }

@@ -1,18 +1,18 @@
 //! The second step: the goal for an election, and the lock by which it is decided.
 
+use lictor_api::Resolved;
 use lictor_core::{
     Desired, Election, FollowedLock, Key, Knowledge, LockValidity, Locks, Scope, SharedStores, WorkloadKind,
 };
 
 use super::metadata::write_metadata;
-use crate::api::Resolved;
-use crate::controller::consul::ConsulStores;
 use crate::controller::entry::{Entry, Route, WATCHED};
 use crate::controller::executor::Executor;
-use crate::controller::index::Found;
+use crate::controller::index::ElectionContext;
 use crate::controller::object::ElectionObject;
 use crate::controller::on_demand::{OnDemandWatches, Watched};
 use crate::controller::parameters::Purpose;
+use crate::controller::stores::ClassStores;
 use crate::controller::timers::{Moment, Soonest};
 
 /// The intentions of this replica for all elections.
@@ -23,6 +23,13 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) draining: bool,
     pub(crate) operator_id: &'a str,
     pub(crate) moment: Moment,
+}
+
+/// The knowledge beside that of the index.
+pub(crate) struct Sources<'a> {
+    pub(crate) watches: &'a mut OnDemandWatches,
+    pub(crate) shared: &'a SharedStores,
+    pub(crate) stores: &'a ClassStores,
 }
 
 /// The goal for an election, with its lock.
@@ -61,13 +68,13 @@ impl Circumstances<'_> {
 
 /// Finds the goal; `None` if nothing is decided now.
 pub(crate) fn desire(
-    found: &mut Found<'_>,
+    found: &mut ElectionContext<'_>,
     circumstances: Circumstances<'_>,
-    (watches, shared, consul): (&mut OnDemandWatches, &SharedStores, &ConsulStores),
+    Sources { watches, shared, stores }: &mut Sources<'_>,
     executor: &Executor,
     again: &mut Soonest,
 ) -> Option<Aim> {
-    let Found { entry, locks, around, .. } = found;
+    let ElectionContext { entry, locks, around, .. } = found;
     let Circumstances { draining, operator_id, moment, .. } = circumstances;
     let held = entry.object.held_lock(locks, operator_id).cloned();
     let Some(desired) = circumstances.desired(&entry.object, locks, held.as_ref()) else {
@@ -95,7 +102,7 @@ pub(crate) fn desire(
         return None;
     }
     let leader = entry.decisions.election().and_then(Election::leader).map(|(_, holder, _)| &holder.uid);
-    if let Some(number) = entry.routing.look(&entry.object, leader, *around, watches, moment.now) {
+    if let Some(number) = entry.routing.look(&entry.object, leader, &entry.service, *around, watches, moment.now) {
         executor.look_for_leftovers(&entry.object, number);
     }
     again.add(entry.routing.due());
@@ -117,7 +124,7 @@ pub(crate) fn desire(
     let key = entry.object.key(held);
     let desired = match desired {
         // The lock is not released before the operator knows which leader its slices show.
-        Desired::Freeze | Desired::Refuse if draining && !unread && !unnoted && consul.releases_on_stop(&key.store) => {
+        Desired::Freeze | Desired::Refuse if draining && !unread && !unnoted && stores.releases_on_stop(&key.store) => {
             Desired::Leave
         }
         desired => desired,

@@ -8,12 +8,12 @@ use lictor_core::{Output, Pod, StoreId};
 use crate::controller::announce::{announce, announce_defects};
 use crate::controller::entry::Entry;
 use crate::controller::executor::{Executor, Requester};
-use crate::controller::index::Found;
+use crate::controller::index::ElectionContext;
 use crate::controller::timers::Moment;
 
 /// Publishes the announcements, and sends the requests.
-pub(crate) fn execute(found: &mut Found<'_>, output: Output, executor: &Executor, moment: Moment) {
-    let Found { entry, around, .. } = found;
+pub(crate) fn execute(found: &mut ElectionContext<'_>, output: Output, executor: &Executor, moment: Moment) {
+    let ElectionContext { entry, around, .. } = found;
     let Output { requests, announcements, stores, .. } = output;
     let candidates: Vec<&Pod> = entry.members.candidates().filter_map(|pod| around.pods.get(pod)).collect();
     announce_defects(entry, &candidates, executor);

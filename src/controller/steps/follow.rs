@@ -2,27 +2,29 @@
 //! removal of an unneeded finalizer, and the registration.
 
 use lictor_core::{Desired, Locks, PodCache, SharedStores};
-use tokio::sync::mpsc;
 
-use crate::controller::entry::{Entry, Probed, Reach};
+use super::remark::remark;
+use crate::controller::entry::{Entry, ProbeContext, Probed, Route};
 use crate::controller::executor::Executor;
-use crate::controller::index::Found;
-use crate::controller::input::Input;
+use crate::controller::index::ElectionContext;
 use crate::controller::timers::{Moment, Soonest};
 
 /// Updates everything that follows the leader.
 pub(crate) fn follow(
-    found: &mut Found<'_>,
+    found: &mut ElectionContext<'_>,
     desired: Desired,
-    (reach, inputs, shared): (&Reach, &mpsc::UnboundedSender<Input>, &SharedStores),
+    probe_context: &ProbeContext,
+    shared: &SharedStores,
     executor: &Executor,
     Moment { now, .. }: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, locks, .. } = found;
+    let ElectionContext { entry, around, locks, told, .. } = found;
     let probed = probed(entry, around.pods).filter(|_| desired == Desired::Run);
-    entry.probing.follow(probed, entry.object.id(), reach, inputs);
-    let unrouted = entry.routing.unrouted(entry.services(), entry.object.id(), around.slices);
+    entry.probing.follow(probed, entry.object.id(), probe_context);
+    let mut unrouted = entry.routing.unrouted(entry.services(), entry.object.id(), around.slices);
+    unrouted
+        .retain(|name| !around.services.get(name).is_some_and(|service| service.is_owned_by(&entry.object.id().uid)));
     let any = entry.members.candidates().next().is_some();
     let clean = is_clean(entry, locks);
     if desired == Desired::Run
@@ -41,10 +43,12 @@ pub(crate) fn follow(
         }
         again.add(entry.writes.metadata_retry());
     }
-    again.add(entry.registered.follow(&entry.object, entry.decisions.decided(), executor, now));
+    let decided = entry.decisions.decided();
+    again.add(entry.registered.follow(&entry.object, decided, executor, now));
+    again.add(remark(entry, told.remarks, executor, now));
 }
 
-/// H16: whether nothing of earlier specs is on pods any more, or can still get there.
+/// H16: whether nothing of earlier specs is left on pods, or can still get there.
 fn is_clean(entry: &Entry, locks: &Locks) -> bool {
     let (Some(spec), Some(election)) = (entry.spec(), entry.election()) else { return false };
     let alone = locks.of(&entry.object.id().uid).all(|(key, _)| *key == spec.key);
@@ -53,8 +57,12 @@ fn is_clean(entry: &Entry, locks: &Locks) -> bool {
 
 /// The present leader, if it is to be probed and has an address.
 fn probed(entry: &Entry, pods: &PodCache) -> Option<Probed> {
-    let probe = entry.spec()?.probe.clone()?;
+    let probe = entry.spec()?.probe.as_ref()?;
     let (_, holder, _) = entry.election()?.leader()?;
     let pod = pods.get(holder.pod.as_ref()?).filter(|pod| pod.uid == holder.uid)?;
-    Some(Probed { leader: holder.uid.clone(), ip: pod.ip.as_ref()?.parse().ok()?, probe })
+    let service = match entry.routing.route() {
+        Route::By(service) | Route::Beside(service, _) => Some(service),
+        Route::Off | Route::Unknown { .. } | Route::Unusable(_) => None,
+    };
+    Probed::of(pod, probe, service)
 }

@@ -1,10 +1,10 @@
 //! The write of an election's finalizer and claims, which several steps need.
 
+use lictor_api::Claims;
 use lictor_core::Instant;
 
-use crate::api::Claims;
-use crate::controller::consul::deregister;
 use crate::controller::entry::Entry;
+use crate::controller::entry::deregister;
 use crate::controller::executor::Executor;
 use crate::controller::timers::Soonest;
 

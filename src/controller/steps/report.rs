@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use lictor_api::{LeaderElectionStatus, READY, Refusal};
 use lictor_core::{Desired, Election, Locks, Node, Pod, Situation};
 
-use crate::api::{LeaderElectionStatus, READY, Refusal};
 use crate::controller::announce::{announce_obstacle, announce_refusal};
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
-use crate::controller::index::Found;
+use crate::controller::index::ElectionContext;
 use crate::controller::object::holder_name;
 use crate::controller::status::{is_undecided, obstacle, refusal_message, status};
 use crate::controller::timers::{Moment, Soonest};
@@ -16,7 +16,7 @@ use crate::telemetry::{ElectionFigures, Metrics};
 
 /// Updates the metrics, and writes the status if it differs and no write is under way.
 pub(crate) fn report(
-    found: &mut Found<'_>,
+    found: &mut ElectionContext<'_>,
     desired: Desired,
     metrics: &Metrics,
     executor: &Executor,
@@ -24,12 +24,12 @@ pub(crate) fn report(
     moment: Moment,
     again: &mut Soonest,
 ) {
-    let Found { entry, around, nodes, locks, other_key, .. } = found;
+    let ElectionContext { entry, around, nodes, locks, told: elsewhere, .. } = found;
     let candidates = entry.members.candidates().filter_map(|pod| around.pods.get(pod));
     let node = |pod: &Pod| pod.node.as_ref().and_then(|node| nodes.get(node));
     let candidates: Vec<(&Pod, Option<&Node>)> = candidates.map(|pod| (pod, node(pod))).collect();
     let before = entry.object.last_status();
-    let told = || status(entry, &candidates, *around, *other_key, moment, operator_lease);
+    let told = || status(entry, &candidates, *around, *elsewhere, moment, operator_lease);
     let status = if desired == Desired::Withdraw { None } else { told() };
     let mismatched = label_mismatch(entry, candidates.iter().map(|(pod, _)| *pod), locks);
     metrics.record(figures(entry, !candidates.is_empty(), status.as_ref().unwrap_or(&before), mismatched));

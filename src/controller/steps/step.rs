@@ -1,28 +1,28 @@
 //! The third step: the core's decision from the known state.
 
 use lictor_core::switchover::Verdict;
-use lictor_core::{Following, Instant, Known, Output, Pod, Routing, SharedStores, Slice};
+use lictor_core::{Following, Instant, Known, Output, Pod, Routing, Slice};
 
-use super::desire::Aim;
+use super::desire::{Aim, Sources};
 use super::switch::{Switching, Wanted};
 use crate::controller::entry::{Route, slices};
-use crate::controller::index::Found;
-use crate::controller::on_demand::OnDemandWatches;
+use crate::controller::index::ElectionContext;
 use crate::controller::timers::Moment;
 
-/// Takes a step of the election. `alone_from`: when no other replica can act any more. `begun`: how many decisions of any election were
+/// Takes a step of the election. `alone_from`: from when on no other replica can act. `begun`: how many decisions of any election were
 /// begun. Also returns the verdict on each Switchover afterwards.
 pub(crate) fn step(
-    found: &mut Found<'_>,
+    found: &mut ElectionContext<'_>,
     aim: &Aim,
     switching: Switching,
-    (watches, shared): (&OnDemandWatches, &SharedStores),
+    sources: &Sources<'_>,
     alone_from: Instant,
     begun: &mut u64,
     Moment { now, wall }: Moment,
 ) -> (Output, Vec<(Wanted, Verdict)>) {
-    let Found { entry, around, nodes, locks, vanished, .. } = found;
+    let ElectionContext { entry, around, nodes, locks, vanished, .. } = found;
     let &Aim { desired, ref key, validity } = aim;
+    let Sources { watches, shared, .. } = sources;
     let any = entry.members.candidates().next().is_some();
     let presence = entry.workloads.presence(&entry.object, any, entry.object.record(locks));
     entry.workloads.look(&entry.object, *around, watches, (desired, presence), wall);

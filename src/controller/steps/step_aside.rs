@@ -7,11 +7,16 @@ use lictor_core::{Command, HeldElsewhere, Instant, Pod, Slice};
 use super::execute::requester;
 use crate::controller::entry::slices;
 use crate::controller::executor::Executor;
-use crate::controller::index::Found;
+use crate::controller::index::ElectionContext;
 
 /// Removes the leadership that was here until another cluster took the lock. Returns when to look again.
-pub(crate) fn step_aside(found: &mut Found<'_>, executor: &Executor, begun: &mut u64, now: Instant) -> Option<Instant> {
-    let Found { entry, around, rival, .. } = found;
+pub(crate) fn step_aside(
+    found: &mut ElectionContext<'_>,
+    executor: &Executor,
+    begun: &mut u64,
+    now: Instant,
+) -> Option<Instant> {
+    let ElectionContext { entry, around, rival, .. } = found;
     let (Some(rival), Some(spec)) = (rival, entry.object.spec().cloned()) else { return None };
     // An election never reads a lock that belongs to another election.
     if entry.object.key(None) != spec.key {

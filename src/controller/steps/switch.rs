@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
+use lictor_api::{Resolved, SwitchoverPod, SwitchoverStatus};
 use lictor_core::switchover::{Asked, Hold, Obstacle, Switchovers, Target, Verdict};
 use lictor_core::{Election, Holder, Pod, Term};
 
-use crate::api::{SwitchoverPod, SwitchoverStatus};
 use crate::controller::entry::Entry;
 use crate::controller::executor::Executor;
-use crate::controller::index::{Found, OfElection};
+use crate::controller::index::{ElectionContext, OfElection};
 use crate::controller::status::switchovers::{self, Result};
 use crate::controller::switchover::{Due, KnownSwitchover, Trouble, Written};
 use crate::controller::timers::{Moment, Soonest};
@@ -64,7 +64,7 @@ pub(crate) fn gather(all: Option<&mut OfElection>, moment: Moment) -> Switching 
     let Some(all) = all else { return switching };
     let mut open = Vec::new();
     for known in all.values_mut() {
-        match known.over(moment) {
+        match known.expiry(moment) {
             Some((hold, _)) => switching.holds.extend(hold),
             None => open.push(&*known),
         }
@@ -82,13 +82,13 @@ pub(crate) fn gather(all: Option<&mut OfElection>, moment: Moment) -> Switching 
 
 /// Carries out the core's verdicts on the Switchovers of an election. Returns whether the election takes another step.
 pub(crate) fn settle(
-    found: &mut Found<'_>,
+    found: &mut ElectionContext<'_>,
     verdicts: Vec<(Wanted, Verdict)>,
     executor: &Executor,
     moment: Moment,
     again: &mut Soonest,
 ) -> bool {
-    let Found { entry, around, switchovers, .. } = found;
+    let ElectionContext { entry, around, switchovers, .. } = found;
     let Some(all) = switchovers.as_deref_mut() else { return false };
     clean_up(all, executor, moment, again);
     let (mut first, mut steps) = (None, false);
@@ -131,9 +131,9 @@ pub(crate) fn settle(
 
 /// The same verdict, unless the cluster that is to lead is this one.
 fn to_another(verdict: Verdict, wanted: &Wanted, entry: &Entry) -> Verdict {
-    let own = entry.spec().and_then(|spec| spec.consul.as_ref()).map(|consul| &consul.cluster);
+    let own = entry.spec().and_then(Resolved::cluster_name);
     match (&verdict, &wanted.asked.to) {
-        (Verdict::ReadyElsewhere, Target::Cluster(to)) if own == Some(to) => Verdict::Blocked(Obstacle::Leads),
+        (Verdict::ReadyElsewhere, Target::Cluster(to)) if own == Some(to.as_str()) => Verdict::Blocked(Obstacle::Leads),
         _ => verdict,
     }
 }
@@ -143,7 +143,8 @@ pub(crate) fn refuse_all(all: &mut OfElection, executor: &Executor, moment: Mome
     clean_up(all, executor, moment, again);
     for known in all.values_mut().filter(|known| known.result().is_none()) {
         let message = format!(
-            "there is no LeaderElection {} in this namespace: create the Switchover again with another spec.electionName",
+            "there is no LeaderElection {} in this namespace: create the Switchover again with another \
+             spec.electionName",
             known.id().election.name
         );
         let why = Trouble { reason: "ElectionNotFound", message, passes: false };
@@ -158,7 +159,7 @@ enum Decided {
     Complete(SwitchoverStatus),
     Wait(Trouble),
     Fail(Trouble),
-    /// The core is to make sure that nothing comes of the Switchover any more.
+    /// The core must make sure that the Switchover has no further effect.
     GiveUp,
 }
 
@@ -243,8 +244,7 @@ fn wait_shortly(known: &mut KnownSwitchover, moment: Moment, again: &mut Soonest
         again.add(at);
         return Decided::Wait(scheduled(known));
     }
-    let message =
-        "the election is in the middle of a change, or its lock is not known at present: this is decided afterwards";
+    let message = "the election is changing, or its lock is unknown at present: the operator decides afterwards";
     match known.deadline() {
         Some(deadline) if deadline <= moment.now => return Decided::Fail(too_late(message, known)),
         deadline => again.add(deadline),
@@ -292,7 +292,7 @@ fn carry_out(
 /// Deletes the Switchovers whose time after their end is over.
 fn clean_up(all: &mut OfElection, executor: &Executor, moment: Moment, again: &mut Soonest) {
     for known in all.values_mut() {
-        let Some((_, Some(delete))) = known.over(moment) else { continue };
+        let Some((_, Some(delete))) = known.expiry(moment) else { continue };
         if moment.now < delete {
             again.add(delete);
             continue;
@@ -316,7 +316,8 @@ fn trouble(why: Obstacle, wanted: &Wanted, known: &KnownSwitchover) -> Trouble {
 
 fn another(first: Option<&str>) -> Trouble {
     let message = format!(
-        "the Switchover {} of the same election is under way: create another one when that has ended, if you still want it",
+        "the Switchover {} of the same election is in progress: create another one when it has ended, if you still \
+         want it",
         first.unwrap_or_default()
     );
     Trouble { reason: "AnotherUnderWay", message, passes: true }
@@ -329,20 +330,22 @@ fn scheduled(known: &KnownSwitchover) -> Trouble {
 
 fn unreadable(known: &KnownSwitchover) -> Trouble {
     let time = known.seen().spec.not_before_time.as_deref().unwrap_or_default();
-    let message = format!("spec.notBeforeTime is {time:?}, which is no time: write for example 2030-01-31T22:00:00Z");
+    let message =
+        format!("spec.notBeforeTime is {time:?}, which is not a time: write for example 2030-01-31T22:00:00Z");
     Trouble { reason: "InvalidTime", message, passes: false }
 }
 
 fn too_late(why: &str, known: &KnownSwitchover) -> Trouble {
     let seconds = known.seen().spec.deadline_seconds.unwrap_or_default();
-    let message = format!("spec.deadlineSeconds ({seconds}) are over: {why}");
+    let message = format!("spec.deadlineSeconds ({seconds}) have passed: {why}");
     Trouble { reason: "DeadlineExceeded", message, passes: false }
 }
 
 fn lost(known: &KnownSwitchover) -> Trouble {
     let to = known.status().to.map(|to| to.pod_name).unwrap_or_default();
     let message = format!(
-        "{to} was elected, and was lost or could not be labelled before it led: the election's status.history says what came then"
+        "{to} was elected, but was lost or could not be labelled before it led: the election's status.history shows \
+         what followed"
     );
     Trouble { reason: "TargetLost", message, passes: false }
 }
@@ -355,21 +358,23 @@ fn given_up(known: &KnownSwitchover, entry: &Entry) -> Trouble {
         Some(cluster) if remains.is_some_and(|remains| !remains.is_empty()) => (
             "StillRunning",
             format!(
-                "{} when their time to end was over, so the cluster {cluster} did not get the lock, and this cluster leads again, in a \
-                 new term: see what keeps them, and create another Switchover when they are gone",
+                "{} when their time to end was over, so the cluster {cluster} did not get the lock, and this cluster \
+                 leads again, in a new term: find out what delays them, and create another Switchover when they have \
+                 ended",
                 remain(remains.into_iter().flatten())
             ),
         ),
         Some(cluster) => (
             "NotReady",
             format!(
-                "the cluster {cluster} offered to lead, and did not take over within 5 s when its turn came, so this cluster leads \
+                "the cluster {cluster} offered to lead, but did not take over within 5 s, so this cluster leads \
                  again, in a new term: see the log of the operator there"
             ),
         ),
         None => (
             "GivenUp",
-            "an earlier operator has given it up, and no leader was moved: create another one if you still want it"
+            "an earlier operator gave this Switchover up, and the leadership did not move: create another one if you \
+             still want it"
                 .to_owned(),
         ),
     };

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ListMeta, ListParams, ObjectList, PartialObjectMeta, TypeMeta};
@@ -186,8 +188,12 @@ struct Spec {
 
 #[derive(Clone, PartialEq, Message)]
 struct Container {
+    #[prost(string, tag = "1")]
+    name: String,
     #[prost(message, repeated, tag = "6")]
     ports: Vec<Port>,
+    #[prost(message, optional, tag = "11")]
+    readiness_probe: Option<Probe>,
     #[prost(string, tag = "24")]
     restart_policy: String,
 }
@@ -200,6 +206,72 @@ struct Port {
     number: i32,
     #[prost(string, tag = "4")]
     protocol: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Probe {
+    #[prost(message, optional, tag = "1")]
+    handler: Option<Handler>,
+}
+
+/// A command has no fields that matter.
+#[derive(Clone, PartialEq, Message)]
+struct Handler {
+    #[prost(message, optional, tag = "2")]
+    http: Option<Http>,
+    #[prost(message, optional, tag = "3")]
+    tcp: Option<Tcp>,
+    #[prost(message, optional, tag = "4")]
+    grpc: Option<Grpc>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Http {
+    #[prost(string, tag = "1")]
+    path: String,
+    #[prost(message, optional, tag = "2")]
+    port: Option<NumberOrName>,
+    #[prost(string, tag = "3")]
+    host: String,
+    #[prost(string, tag = "4")]
+    scheme: String,
+    #[prost(message, repeated, tag = "5")]
+    headers: Vec<Header>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Header {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Tcp {
+    #[prost(message, optional, tag = "1")]
+    port: Option<NumberOrName>,
+    #[prost(string, tag = "2")]
+    host: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Grpc {
+    #[prost(int32, tag = "1")]
+    port: i32,
+    #[prost(string, tag = "2")]
+    service: String,
+}
+
+/// `IntOrString`: a name if the kind is 1.
+#[derive(Clone, PartialEq, Message)]
+struct NumberOrName {
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(int32, tag = "2")]
+    number: i32,
+    #[prost(string, tag = "3")]
+    name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -285,7 +357,34 @@ impl From<Spec> for SlimSpec {
 impl From<Container> for SlimContainer {
     fn from(of: Container) -> Self {
         let port = |of: Port| SlimPort { name: some(of.name), protocol: some(of.protocol), container_port: of.number };
-        Self { restart_policy: some(of.restart_policy), ports: of.ports.into_iter().map(port).collect() }
+        Self {
+            name: of.name,
+            restart_policy: some(of.restart_policy),
+            ports: of.ports.into_iter().map(port).collect(),
+            readiness_probe: of.readiness_probe.map(|probe| probe.handler.unwrap_or_default().into()),
+        }
+    }
+}
+
+impl From<Handler> for k8s::Probe {
+    fn from(Handler { http, tcp, grpc }: Handler) -> Self {
+        let port = |of: Option<NumberOrName>| match of.unwrap_or_default() {
+            NumberOrName { kind: 1, name, .. } => IntOrString::String(name),
+            NumberOrName { number, .. } => IntOrString::Int(number),
+        };
+        let header = |Header { name, value }| k8s::HTTPHeader { name, value };
+        Self {
+            http_get: http.map(|of| k8s::HTTPGetAction {
+                path: some(of.path),
+                port: port(of.port),
+                host: some(of.host),
+                scheme: some(of.scheme),
+                http_headers: Some(of.headers.into_iter().map(header).collect()),
+            }),
+            tcp_socket: tcp.map(|of| k8s::TCPSocketAction { port: port(of.port), host: some(of.host) }),
+            grpc: grpc.map(|of| k8s::GRPCAction { port: of.port, service: some(of.service) }),
+            ..Self::default()
+        }
     }
 }
 

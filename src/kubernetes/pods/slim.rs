@@ -2,14 +2,18 @@
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource;
 use kube::api::Log;
-use lictor_core::{Control, Controller, ControllerKind, NamedPort, Pod, TEMPLATE_LABELS, Timestamp, Uid};
+use lictor_api::LONGEST_VALUE;
+use lictor_core::{
+    Control, Controller, ControllerKind, HttpProbe, NamedPort, OnlyByKubelet, Pod, ProbeRequest, ProbeTarget,
+    ReadinessProbe, TEMPLATE_LABELS, TargetPort, Timestamp, Uid,
+};
+use lictor_kubernetes::version_of;
 use serde::{Deserialize, Serialize};
 
-use crate::api::LONGEST_VALUE;
 use crate::kubernetes::nodes::SlimCondition;
-use crate::kubernetes::version_of;
 
 /// The parts of a pod that matter here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]
@@ -35,10 +39,13 @@ pub(super) struct SlimSpec {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SlimContainer {
+    #[serde(default)]
+    pub(super) name: String,
     /// The restart policy of an init container, which is a sidecar if this is `Always`.
     pub(super) restart_policy: Option<String>,
     #[serde(default)]
     pub(super) ports: Vec<SlimPort>,
+    pub(super) readiness_probe: Option<k8s::Probe>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -69,20 +76,67 @@ pub(super) struct SlimIp {
 }
 
 impl SlimSpec {
-    /// The ports that have a name, by which a Service may ask for them. The first port of a name counts, as in Kubernetes.
-    fn named_ports(self) -> Vec<NamedPort> {
+    /// The containers on which the pod's readiness depends, and by whose ports' names it is reached.
+    fn into_running(self) -> Vec<SlimContainer> {
         let sidecars = self.init_containers.into_iter();
         let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-        let ports = self.containers.into_iter().chain(sidecars).flat_map(|container| container.ports);
-        let named = ports.filter_map(|SlimPort { name, protocol, container_port }| {
-            let name = name.filter(|name| !name.is_empty())?;
-            let number = container_port.try_into().ok()?;
-            Some(NamedPort { name, protocol: protocol.unwrap_or_else(|| "TCP".into()), number })
-        });
-        let mut named: Vec<NamedPort> = named.collect();
-        named.shrink_to_fit();
-        named
+        self.containers.into_iter().chain(sidecars).collect()
     }
+}
+
+impl SlimContainer {
+    /// The ports that have a name, by which a Service or a probe may ask for them. The first port of a name counts, as in Kubernetes.
+    fn named_ports(&self) -> impl Iterator<Item = NamedPort> {
+        self.ports.iter().filter_map(|SlimPort { name, protocol, container_port }| {
+            let name = name.clone().filter(|name| !name.is_empty())?;
+            let number = (*container_port).try_into().ok()?;
+            Some(NamedPort { name, protocol: protocol.clone().unwrap_or_else(|| "TCP".into()), number })
+        })
+    }
+
+    /// What the container's readiness probe asks.
+    fn readiness(&self) -> Option<ReadinessProbe> {
+        let k8s::Probe { http_get, tcp_socket, grpc, .. } = self.readiness_probe.as_ref()?;
+        let target = match (http_get, tcp_socket, grpc) {
+            (Some(http), ..) => self.target(&http.port, http.host.as_deref(), || request(http)),
+            (_, Some(tcp), _) => self.target(&tcp.port, tcp.host.as_deref(), || ProbeRequest::Tcp),
+            (.., Some(grpc)) => {
+                let service = grpc.service.as_deref().unwrap_or_default();
+                self.target(&IntOrString::Int(grpc.port), None, || ProbeRequest::Grpc(service.into()))
+            }
+            (None, None, None) => Err(OnlyByKubelet::Exec),
+        };
+        Some(ReadinessProbe { container: self.name.as_str().into(), target })
+    }
+
+    /// The target of the container's readiness probe. A kubelet looks a port's name up in the probe's own container.
+    fn target(
+        &self,
+        port: &IntOrString,
+        host: Option<&str>,
+        request: impl FnOnce() -> ProbeRequest,
+    ) -> Result<ProbeTarget, OnlyByKubelet> {
+        if host.is_some_and(|host| !host.is_empty()) {
+            return Err(OnlyByKubelet::OtherHost);
+        }
+        let named = |name: &String| self.named_ports().find(|port| port.name == *name).map(|port| port.number);
+        let port = match port {
+            IntOrString::Int(number) => TargetPort::Number((*number).try_into().unwrap_or_default()),
+            IntOrString::String(name) => named(name).map_or_else(|| TargetPort::Name(name.clone()), TargetPort::Number),
+        };
+        Ok(ProbeTarget { port, request: request() })
+    }
+}
+
+/// The request of a readiness probe, with the defaults of Kubernetes.
+fn request(http: &k8s::HTTPGetAction) -> ProbeRequest {
+    let headers = http.http_headers.iter().flatten();
+    ProbeRequest::Http(Box::new(HttpProbe {
+        tls: http.scheme.as_deref() == Some("HTTPS"),
+        host: None,
+        path: http.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/").into(),
+        headers: headers.map(|header| (header.name.as_str().into(), header.value.as_str().into())).collect(),
+    }))
 }
 
 impl From<SlimPod> for Pod {
@@ -94,6 +148,10 @@ impl From<SlimPod> for Pod {
         let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
         let annotations = metadata.annotations.unwrap_or_default();
         let ready = holds("Ready");
+        let node = spec.node_name.take();
+        let containers = spec.into_running();
+        let mut ports: Vec<NamedPort> = containers.iter().flat_map(SlimContainer::named_ports).collect();
+        ports.shrink_to_fit();
         Self {
             name: metadata.name.unwrap_or_default(),
             uid: Uid(metadata.uid.unwrap_or_default()),
@@ -103,8 +161,9 @@ impl From<SlimPod> for Pod {
             owner,
             control,
             created: created.unwrap_or_default(),
-            node: spec.node_name.take(),
-            ports: spec.named_ports(),
+            node,
+            ports,
+            readiness_probes: containers.iter().filter_map(SlimContainer::readiness).collect(),
             ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
             ready_observed: None,
             ready: ready.is_some(),
@@ -257,6 +316,46 @@ mod tests {
 
         let alone = pod(json!({"metadata": {}, "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}));
         assert_eq!((alone.other_ip, alone.ports.capacity()), (None, 0), "nothing is allocated");
+    }
+
+    #[test]
+    fn what_the_readiness_probes_of_a_pod_ask() {
+        let web = json!({"name": "web", "containerPort": 8443});
+        let http = json!({"port": "web", "scheme": "HTTPS", "httpHeaders": [{"name": "X-A", "value": "b"}]});
+        let found = pod(json!({
+            "metadata": {"name": "web-0"},
+            "spec": {
+                "containers": [
+                    {"name": "main", "ports": [web], "readinessProbe": {"httpGet": http, "timeoutSeconds": 5}},
+                    {"name": "silent", "livenessProbe": {"tcpSocket": {"port": 1}}},
+                    {"name": "lost", "readinessProbe": {"tcpSocket": {"port": "web"}}},
+                    {"name": "rpc", "readinessProbe": {"grpc": {"port": 9000, "service": "shop"}}},
+                    {"name": "script", "readinessProbe": {"exec": {"command": ["true"]}}},
+                    {"name": "node", "readinessProbe": {"httpGet": {"port": 1, "host": "127.0.0.1"}}},
+                ],
+                "initContainers": [
+                    {"name": "once", "readinessProbe": {"tcpSocket": {"port": 1}}},
+                    {"name": "side", "restartPolicy": "Always", "readinessProbe": {"tcpSocket": {"port": 15}}},
+                ],
+            },
+        }));
+        let http = ProbeRequest::Http(Box::new(HttpProbe {
+            tls: true,
+            host: None,
+            path: "/".into(),
+            headers: [("X-A".into(), "b".into())].into(),
+        }));
+        let target = |port, request| Ok(ProbeTarget { port, request });
+        let expected = [
+            ("main", target(TargetPort::Number(8443), http)),
+            ("lost", target(TargetPort::Name("web".into()), ProbeRequest::Tcp)),
+            ("rpc", target(TargetPort::Number(9000), ProbeRequest::Grpc("shop".into()))),
+            ("script", Err(OnlyByKubelet::Exec)),
+            ("node", Err(OnlyByKubelet::OtherHost)),
+            ("side", target(TargetPort::Number(15), ProbeRequest::Tcp)),
+        ];
+        let expected = expected.map(|(container, target)| ReadinessProbe { container: container.into(), target });
+        assert_eq!(*found.readiness_probes, expected);
     }
 
     #[test]

@@ -96,7 +96,8 @@ async fn proved(address: SocketAddr, identity: &str) {
     panic!("nobody answers at {address}");
 }
 
-/// How long a standby has for its first proof, of which nobody else hears: on a busy machine the first of these is too short.
+/// How long a standby has for its first proof, of which nobody else hears: on a busy machine the first of these is too
+/// short.
 const GROWING: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(400), Duration::from_secs(3), Duration::from_secs(12)];
 
@@ -137,8 +138,8 @@ async fn a_connection_that_was_proved_and_closed_and_is_refused_then_says_that_t
     assert!(is_refused(address, HASTE).await);
 }
 
-/// The system of a process that ends resets a connection that it has just accepted. Whoever connects may see that before he sees that
-/// he is connected.
+/// The system of a process that ends resets a connection that it has just accepted. Whoever connects may see that
+/// before he sees that he is connected.
 #[tokio::test]
 async fn a_connection_that_is_reset_while_it_is_made_is_tried_again() {
     let (listener, address) = listen().await;

@@ -5,9 +5,9 @@
 
 use lictor_consul::{Entry, LOCK_FLAGS, OpError, TxnOp};
 use lictor_core::{Bid, Failure, Key, PlacedBid, Record, RecordOutcome, Version};
+use lictor_locks::consul::{Content, bid_key, failure, find};
 
-use super::content::{BidContent, Content, bid_key, find};
-use super::failure::failure;
+use super::content::BidContent;
 use super::locks::{ConsulStore, outcome_of};
 use crate::store::Owner;
 
@@ -20,6 +20,18 @@ impl ConsulStore {
             BidContent { cluster, namespace: owner.namespace.clone(), name: owner.name.clone(), bid: bid.clone() };
         let value = json(&content)?;
         let present = self.parameters.client.read_key(&name).await.map_err(failure)?;
+        Ok(self.hold(&name, value, session, present).await)
+    }
+
+    /// Writes a key that only this cluster writes, and lets this cluster's session hold it, unless the key has changed.
+    pub(super) async fn hold(
+        &self,
+        name: &str,
+        value: Vec<u8>,
+        session: String,
+        present: Option<Entry>,
+    ) -> RecordOutcome {
+        let name = name.to_owned();
         let mut operations = vec![match &present {
             None => TxnOp::KvCheckNotExists { key: name.clone() },
             Some(entry) => TxnOp::KvCheckIndex { key: name.clone(), index: entry.modify_index },
@@ -32,12 +44,12 @@ impl ConsulStore {
             session: held,
         }));
         operations.push(TxnOp::KvLock { key: name.clone(), value, flags: LOCK_FLAGS, session });
-        Ok(self.transact(&name, &operations).await.unwrap_or_else(|errors| {
+        self.transact(&name, &operations).await.unwrap_or_else(|errors| {
             if errors.iter().any(OpError::is_session) {
                 self.parameters.suspicion.notify_one();
             }
             outcome_of(&errors)
-        }))
+        })
     }
 
     /// Deletes a bid, unless it has changed.
@@ -84,6 +96,6 @@ impl ConsulStore {
     }
 }
 
-fn json(content: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
+pub(super) fn json(content: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(content).map_err(|error| Failure::Refused(format!("a record can't be written as JSON: {error}")))
 }

@@ -6,10 +6,9 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use lictor_consul::{Entry, Error};
 use lictor_core::{FollowedLock, Holder, LONGEST_IDENTITY, LockHolder, NotHeld, Record, Timestamp, Version};
+use lictor_locks::consul::{Content, failure};
 use tokio::time::sleep;
 
-use super::content::Content;
-use super::failure::failure;
 use super::locks::{ConsulParameters, ConsulStore};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -109,11 +108,11 @@ mod tests {
     use futures::future::BoxFuture;
     use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
     use lictor_core::{LockValidity, StoreId};
+    use lictor_locks::consul::{Layout, Sessions};
     use reqwest::StatusCode;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::store::{Layout, Sessions};
 
     /// Answers with these, one after the other. What was asked is noted.
     struct Answers(Mutex<Vec<Value>>, Arc<Mutex<Vec<String>>>);

@@ -8,8 +8,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use lictor_consul::{Client, Entry, Error};
 use lictor_core::Uid;
-
-use super::content::Layout;
+use lictor_locks::consul::Layout;
 
 type Listing = Shared<BoxFuture<'static, Result<Arc<Listed>, Error>>>;
 

@@ -11,14 +11,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use lictor_consul::{Client, Entry, Error, LOCK_FLAGS, OpError, Transaction, TxnOp};
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Version};
+use lictor_locks::consul::{Content, Layout, Refusals, Refused, Sessions, failure, find, refused};
 use tokio::sync::Notify;
 
-use super::content::{Content, Layout, Writer, find};
-use super::failure::{failure, refused};
+use super::content::Writer;
 use super::listing::Listings;
-use super::rights::{Refusals, Refused};
 use super::seen::Seen;
-use super::sessions::Sessions;
 use crate::store::{Owner, StoreScope};
 
 /// The number of other clusters' sessions whose names are remembered.
@@ -94,7 +92,7 @@ impl ConsulStore {
         let (lock, beside) = (find(entries, name), Layout::found_beside(entries, name));
         let known = lock.and_then(|lock| self.seen.known(lock));
         let layout = self.parameters.layout;
-        layout.stored(lock, beside, known.as_ref(), self.writer(), own, |session| self.describe(session))
+        self.writer().stored(layout, lock, beside, known.as_ref(), own, |session| self.describe(session))
     }
 
     /// Returns whether this installation wrote the content of a name in a listing.
@@ -147,11 +145,9 @@ impl ConsulStore {
     }
 
     pub(super) async fn entries(&self, name: &str) -> Result<Vec<Entry>, Error> {
-        match self.parameters.layout {
-            Layout::Record => Ok(self.parameters.client.read_key(name).await?.into_iter().collect()),
-            // Both keys must come in one answer, so that they are of one moment.
-            Layout::LeaderName => Ok(self.parameters.client.list(name).await?.1),
-        }
+        // The lock's key and the one beside it must come in one answer, so that they are of one moment. Another cluster may have written both,
+        // whatever this one's layout is.
+        Ok(self.parameters.client.list(name).await?.1)
     }
 
     pub(super) async fn transact(&self, name: &str, operations: &[TxnOp]) -> Result<RecordOutcome, Vec<OpError>> {

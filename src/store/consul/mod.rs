@@ -2,14 +2,12 @@
 
 mod bids;
 mod content;
-mod failure;
 mod followed;
 mod listing;
 mod locks;
-mod rights;
+mod remarks;
 mod seen;
 mod service;
-mod sessions;
 mod watch;
 
 use std::time::Duration;
@@ -17,15 +15,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use lictor_core::{Bid, Failure, FollowedLock, Key, PlacedBid, Record, RecordOutcome, Stored, Uid, Version};
+use lictor_core::{Bid, Failure, FollowedLock, Key, PlacedBid, Record, RecordOutcome, Stored, Term, Uid, Version};
+use lictor_locks::consul::failure;
 
 use self::content::key;
-pub use self::content::{Content, Layout};
-use self::failure::failure;
 pub use self::locks::{ConsulParameters, ConsulStore};
-pub use self::rights::Refusals;
-pub use self::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
-use super::{LockStore, Owner, Registration, StoreEvent};
+use super::{Difference, Directory, LockStore, Owner, Registration, SharedLocks, StoreEvent};
 
 impl LockStore for ConsulStore {
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
@@ -66,6 +61,28 @@ impl LockStore for ConsulStore {
         self.noting_refusal(key, self.lock(key, owner, expected, record)).boxed()
     }
 
+    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
+        self.noting_refusal(key, self.remove(key, version)).boxed()
+    }
+
+    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
+        followed::follow(self, &key.name)
+    }
+
+    fn watch(&self) -> BoxStream<'static, StoreEvent> {
+        watch::watch(self.clone()).boxed()
+    }
+
+    fn shared(&self) -> Option<&dyn SharedLocks> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+}
+
+impl SharedLocks for ConsulStore {
     fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
         self.noting_refusal(key, self.unlock(key, version)).boxed()
     }
@@ -88,10 +105,12 @@ impl LockStore for ConsulStore {
         self.take_bid_away(key, cluster, version).boxed()
     }
 
-    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.noting_refusal(key, self.remove(key, version)).boxed()
+    fn remark<'a>(&'a self, key: &'a Key, remark: Option<(Term, Difference)>) -> BoxFuture<'a, Result<(), Failure>> {
+        self.place_remark(key, remark).boxed()
     }
+}
 
+impl Directory for ConsulStore {
     fn register<'a>(
         &'a self,
         key: &'a Key,
@@ -99,13 +118,5 @@ impl LockStore for ConsulStore {
         registration: &'a Registration,
     ) -> BoxFuture<'a, Result<bool, Failure>> {
         self.publish(key, version, registration).boxed()
-    }
-
-    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
-        followed::follow(self, &key.name)
-    }
-
-    fn watch(&self) -> BoxStream<'static, StoreEvent> {
-        watch::watch(self.clone()).boxed()
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lictor_consul::{Entry, LOCK_FLAGS};
+use lictor_locks::consul::{Layout, find};
 
-use super::content::{Known, Layout, find};
+use super::content::Known;
 
 /// The keys of the locks, by their names. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +55,8 @@ impl Seen {
                 if sight.known.is_some() && entry.session.is_none() {
                     tracing::warn!(
                         key = name,
-                        "somebody wrote to this key, which was a lock, and nobody holds it now: it is taken as a free lock"
+                        "another program wrote to this key, which was a lock and has no holder now: it counts as a \
+                         free lock"
                     );
                 }
             }

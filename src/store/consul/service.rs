@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use lictor_consul::{OpError, Service, Transaction, TxnOp};
 use lictor_core::{Failure, Key, Version};
+use lictor_locks::consul::{failure, refused};
 
-use super::failure::{failure, refused};
 use super::locks::ConsulStore;
 use crate::store::Registration;
 

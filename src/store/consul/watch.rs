@@ -12,15 +12,14 @@ use futures::Stream;
 use futures::channel::mpsc;
 use lictor_consul::Entry;
 use lictor_core::{LockValidity, PlacedBid, Rival, Stored, Version};
+use lictor_locks::consul::{Sessions, failure, find};
+use lictor_process::spawn;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::content::{bids, find, key};
-use super::failure::failure;
+use super::content::{bids, key, remarks};
 use super::locks::ConsulStore;
-use super::sessions::Sessions;
-use crate::process::spawn;
-use crate::store::{Elsewhere, StoreEvent};
+use crate::store::{Elsewhere, Remark, StoreEvent};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
@@ -38,9 +37,22 @@ pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send
     let (listed, broken, unheard) = (false, false, true);
     let (entries, elsewhere) = (Vec::new(), BTreeMap::new());
     let (own, reported) = (None, None);
-    let bids = BTreeMap::new();
-    let watch =
-        Watch { store, told, sessions, unheard, index: 0, entries, elsewhere, bids, listed, broken, own, reported };
+    let (bids, remarks) = (BTreeMap::new(), BTreeMap::new());
+    let watch = Watch {
+        store,
+        told,
+        sessions,
+        unheard,
+        index: 0,
+        entries,
+        elsewhere,
+        bids,
+        remarks,
+        listed,
+        broken,
+        own,
+        reported,
+    };
     spawn(watch.run());
     events
 }
@@ -58,6 +70,8 @@ struct Watch {
     elsewhere: BTreeMap<String, Rival>,
     /// The bids, by the names of the locks' keys.
     bids: BTreeMap<String, Vec<PlacedBid>>,
+    /// Other clusters' remarks, by the same names.
+    remarks: BTreeMap<String, Vec<Remark>>,
     listed: bool,
     /// Whether the last request failed. The next one then does not wait for a change, and reports everything, so that the
     /// receiver learns that the watch works again.
@@ -147,15 +161,16 @@ impl Watch {
         self.tell_bids();
     }
 
-    /// C12: reports the bids that have changed.
+    /// C12: reports the bids that have changed, and the remarks.
     fn tell_bids(&mut self) {
-        let present = bids(&self.entries);
-        let before = std::mem::replace(&mut self.bids, present);
-        let gone = before.keys().filter(|name| !self.bids.contains_key(*name)).map(|name| (name, Vec::new()));
-        let changed = self.bids.iter().filter(|(name, bids)| before.get(*name) != Some(bids));
-        for (name, bids) in gone.chain(changed.map(|(name, bids)| (name, bids.clone()))) {
-            self.tell(StoreEvent::Bids(key(&self.store.parameters.id, name), bids));
+        let (bids, remarks) = (bids(&self.entries), remarks(&self.entries));
+        for (name, bids) in changes(&self.bids, &bids) {
+            self.tell(StoreEvent::Bids(key(&self.store.parameters.id, &name), bids));
         }
+        for (name, remarks) in changes(&self.remarks, &remarks) {
+            self.tell(StoreEvent::Remarks(key(&self.store.parameters.id, &name), remarks));
+        }
+        (self.bids, self.remarks) = (bids, remarks);
     }
 
     /// Returns whether the store was put back to an earlier state. A lower index does not prove that, because the index also falls when
@@ -189,6 +204,7 @@ impl Watch {
             StoreEvent::All(scope, Version(self.index), all)
         });
         self.bids.clear();
+        self.remarks.clear();
         self.tell_bids();
     }
 
@@ -333,6 +349,16 @@ impl Watch {
     }
 }
 
+/// Returns the names whose values have changed, with the present ones, which are empty for a name that is gone.
+fn changes<T: Clone + PartialEq>(
+    before: &BTreeMap<String, Vec<T>>,
+    present: &BTreeMap<String, Vec<T>>,
+) -> Vec<(String, Vec<T>)> {
+    let gone = before.keys().filter(|name| !present.contains_key(*name)).map(|name| (name.clone(), Vec::new()));
+    let changed = present.iter().filter(|(name, values)| before.get(*name) != Some(values));
+    gone.chain(changed.map(|(name, values)| (name.clone(), values.clone()))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -343,9 +369,10 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::store::{ConsulParameters, Layout};
+    use crate::store::ConsulParameters;
     use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
     use lictor_core::{Instant, StoreId};
+    use lictor_locks::consul::Layout;
 
     /// A Consul with one lock that another cluster's session holds. It answers about that session as often as the test allows.
     struct Consul(Arc<Semaphore>);

@@ -13,6 +13,7 @@ use crate::rendered::cases;
 use crate::rights::assert_documented;
 
 const VALUES: &str = r#"
+routing: {enabled: false}
 policies: {others: {enabled: true}}
 classes:
 - name: reserved
@@ -49,7 +50,7 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     let leader = lab.wait_any_leader().await;
     operator.sees_leader(&lab.namespace, "web", &leader).await;
 
-    assert_documented(cluster, "The operator", "lictor", "lictor:lictor");
+    assert_documented(cluster, "The operator, with routing.enabled: false", "lictor", "lictor:lictor");
     // The operator's pods have this account.
     assert_documented(cluster, "A pod of a group", &lab.namespace, &format!("{}:default", lab.namespace));
     the_operators_token_can_do_no_more(&account, &lab, &leader);
@@ -81,21 +82,15 @@ async fn an_upgrade_changes_no_leader(
     }}}});
     let importer = json!({"kind": "Deployment", "name": "importer", "replicas": 2});
     assert!(!operator.log().contains("list services"), "Services are watched only when an election asks for it");
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]},
-    });
-    lab.try_kubectl(&["create", "-f", "-"], Some(&service.to_string())).expect("a Service can be made");
     let workloads = json!([importer, {"kind": "Job", "name": "settle", "jobTemplate": template}]);
-    let routing = json!({"endpointSlice": {"serviceName": "web-leader"}});
-    lab.elect(json!({"workloads": workloads, "routing": routing})).await;
+    lab.elect(json!({"workloads": workloads, "service": {"name": "web-leader", "ports": [{"port": 80}]}})).await;
     let told = lab.wait_condition("web", "Routed", "False", "Forbidden").await;
     assert!(told.contains("not allowed to list") && told.contains("routing.enabled"), "{told}");
     let told = lab.wait_condition("web", "WorkloadsFollow", "False", "Forbidden").await;
     assert!(told.contains("not allowed to list"), "{told}");
     let before = lab.election("web").await.status.expect("it has a status");
-    let values = format!(
-        "{VALUES}\nworkloads: {{enabled: true}}\nrouting: {{enabled: true}}\nreplicaCount: 3\nstrategy: {{type: Recreate}}\n"
-    );
+    let values = VALUES.replace("routing: {enabled: false}\n", "");
+    let values = format!("{values}\nworkloads: {{enabled: true}}\nreplicaCount: 3\nstrategy: {{type: Recreate}}\n");
     release.helm(&["upgrade"], &values).expect("it can be upgraded");
     lab.cluster.kubectl(&["-n", "lictor", "rollout", "status", "deployment", "lictor", "--timeout=60s"]);
     let ready = ["-n", "lictor", "get", "deployment", "lictor", "-ojsonpath={.status.readyReplicas}"];
@@ -127,6 +122,46 @@ async fn an_upgrade_changes_no_leader(
     refused(&["create", "job", "evil", "--image=example/evil"], "may create only Jobs of elections");
     refused(&["patch", "job", &job, "-p", r#"{"spec":{"parallelism":9}}"#], "not its spec.parallelism");
     slices_of_elections_and_no_others_can_be_written(account, lab);
+    services_of_elections_and_no_others_can_be_written(account, lab);
+}
+
+fn services_of_elections_and_no_others_can_be_written(account: &Account, lab: &Lab) {
+    let ns = ["-n", lab.namespace.as_str()];
+    let refused = |arguments: &[&str], input: Option<&Value>, says: &str| {
+        account.refused(&[ns.as_slice(), arguments].concat(), input.map(Value::to_string).as_deref(), says);
+    };
+    let own = lab.try_kubectl(&["get", "service", "web-leader", "-ojson"], None).expect("it exists");
+    let own: Value = serde_json::from_str(&own).expect("it is JSON");
+    let made = |change: &dyn Fn(&mut Value)| {
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]},
+            "metadata": {"name": "mine", "labels": own["metadata"]["labels"], "ownerReferences": own["metadata"]["ownerReferences"]},
+        });
+        change(&mut service);
+        service
+    };
+    let create = ["create", "-f", "-"];
+    let others = "may write only the Services of elections";
+    refused(&create, Some(&made(&|service| service["metadata"]["ownerReferences"] = json!([]))), others);
+    refused(&create, Some(&made(&|service| service["metadata"]["labels"] = json!({}))), others);
+    let bare = "only Services without a selector and without external addresses";
+    refused(&create, Some(&made(&|service| service["spec"]["selector"] = json!({"app": "bank"}))), bare);
+    refused(&create, Some(&made(&|service| service["spec"]["externalIPs"] = json!(["10.9.9.9"]))), bare);
+    // Other commands read the Service first, which this account may not.
+    let apply = ["apply", "--server-side", "-f", "-"];
+    let selecting = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"selector": {"app": "bank"}},
+        })
+    };
+    refused(&apply, Some(&selecting("web-leader")), "may not change the selector");
+
+    let foreign = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "foreign"}, "spec": {"ports": [{"port": 80}]}});
+    lab.try_kubectl(&["create", "-f", "-"], Some(&foreign.to_string())).expect("a person can make it");
+    let not_ours = "the Service foreign was not made by lictor";
+    refused(&apply, Some(&selecting("foreign")), not_ours);
+    let path = format!("/api/v1/namespaces/{}/services/foreign", lab.namespace);
+    refused(&["delete", "--raw", &path], None, not_ours);
 }
 
 fn slices_of_elections_and_no_others_can_be_written(account: &Account, lab: &Lab) {
@@ -165,7 +200,7 @@ fn slices_of_elections_and_no_others_can_be_written(account: &Account, lab: &Lab
     account.refused(&[ns.as_slice(), &["replace", "-f", "-"]].concat(), Some(&foreign.to_string()), not_ours);
     account.refused(&[ns.as_slice(), &["delete", "endpointslice", "foreign"]].concat(), None, not_ours);
     for (verb, what) in
-        [("patch", "endpointslices"), ("create", "services"), ("delete", "endpoints"), ("get", "services")]
+        [("patch", "endpointslices"), ("update", "services"), ("delete", "endpoints"), ("get", "services")]
     {
         let can = ["-n", &lab.namespace, "auth", "can-i", verb, what, "--as=system:serviceaccount:lictor:lictor"];
         assert!(lab.cluster.try_kubectl(&can, None).is_err(), "{verb} {what}");
@@ -178,7 +213,7 @@ async fn the_hook_of_an_upgrade_renews_the_crds(release: &Release, cluster: &'st
     let account = Account::of(cluster, "lictor", "lictor-upgrade");
     cluster.kubectl(&["annotate", "crd", "leaderelections.lictor.dev", "lictor.dev/version-"]);
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("leaderelections.lictor.dev is of lictor"), "{told}");
+    assert!(told.contains("leaderelections.lictor.dev comes from lictor"), "{told}");
     account.refused(&["delete", "crd", "leaderelections.lictor.dev"], None, "cannot delete resource");
     account.refused(&["get", "secrets", "-A"], None, "cannot list resource \"secrets\"");
     release.unhook("pre-upgrade");
@@ -208,7 +243,7 @@ async fn the_test_says_what_is_not_well(release: &Release, account: &Account, cl
     let arguments = release.hook("test");
     let told = account.lictor(&arguments).await.expect_err("Consul is not there");
     assert!(told.contains("wrong  the class consul is not ready: NoAnswer"), "{told}");
-    for well in ["ok     3 CRDs are", "rights are granted", "ok     an operator acts"] {
+    for well in ["ok     3 CRDs come from", "rights are granted", "ok     an operator acts"] {
         assert!(told.contains(well), "{told}");
     }
     cluster.kubectl(&["delete", "lec", "consul", "reserved"]);
@@ -225,7 +260,7 @@ async fn an_uninstall_leaves_nothing_behind(release: &Release, account: &Account
         "lictor:lictor",
     );
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("the operator is stopped") && told.contains("are removed"), "{told}");
+    assert!(told.contains("the operator has stopped") && told.contains("removed all labels"), "{told}");
     let election = lab.election("web").await;
     assert!(election.finalizers().is_empty(), "{:?}", election.finalizers());
     for pod in lab.pods_api().list(&ListParams::default()).await.expect("pods can be listed") {
@@ -259,7 +294,7 @@ async fn the_crds_go_when_asked_for(release: &Release, cluster: &'static Cluster
     let title = "The same, with uninstall.deleteCRDs";
     assert_documented(cluster, title, "lictor", "lictor:lictor");
     let told = account.lictor(&arguments).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("the classes and the CRDs are deleted"), "{told}");
+    assert!(told.contains("the classes and the CRDs"), "{told}");
     assert_eq!(cluster.kubectl(&["get", "crd", "-oname"]).matches("lictor.dev").count(), 0);
 }
 
@@ -397,7 +432,8 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
     );
     pod(
         &["run", "forged", "--image=example/web", "--labels=app=web", "--annotations=lictor.dev/term=9999"],
-        "only lictor may write the annotation lictor.dev/term on a pod: leave it as it is, and leave it out of a new pod",
+        "only lictor may write the annotation lictor.dev/term on a pod: leave it as it is, and leave it out of a new \
+         pod",
     );
     cluster.kubectl(&["create", "clusterrole", "statuses", "--verb=get,patch", "--resource=pods/status"]);
     cluster.kubectl(&["-n", namespace, "create", "rolebinding", "statuses", "--clusterrole=statuses", &account]);
@@ -412,7 +448,7 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
             "consul",
             json!("services/bank/web/leader"),
             "KeyNotAllowed",
-            format!("allows \"services/{namespace}/*\" here"),
+            format!("allows only \"services/{namespace}/*\" here"),
         ),
         ("reserved", json!(null), "ClassNotOffered", format!("is not offered to the namespace \"{namespace}\"")),
     ];

@@ -59,7 +59,7 @@ async fn whoever_administers_a_namespace_can_install_it_there() {
 
     assert!(operator.stop().await.success());
     let told = account.lictor(&release.hook("pre-delete")).await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(told.contains("are removed"), "{told}");
+    assert!(told.contains("removed all labels"), "{told}");
     for pod in ["a", "b"] {
         lab.wait_clean(pod).await;
     }

@@ -90,7 +90,7 @@ async fn the_first_cut_over_by_label_and_back_reaches_somebody_all_the_time() {
     reaches(&recorder, 1).await;
     let led = recorder.catch_up().await;
     let said = doctor(&lab);
-    assert!(said.contains("ok     1 Services that ask for a leader's label reach one pod at most"), "{said}");
+    assert!(said.contains("ok     1 Services that select a leader's label reach at most one pod"), "{said}");
     follow(&lab, &commands(&lab, "And back"), &["patch service", "delete le"]).await;
     lab.wait_no_leader().await;
     reaches(&recorder, 3).await;

@@ -99,7 +99,7 @@ async fn the_doctor_checks_the_rights_of_the_operators_account() {
         "{found}"
     );
     assert!(
-        found.contains("note   the Deployment") && found.contains("is of lictor 0.0.9, and this program of"),
+        found.contains("note   the Deployment") && found.contains("runs lictor 0.0.9, and this program is"),
         "{found}"
     );
     assert!(found.contains("wrong  no operator acts: there is no Lease") && found.contains("(exit code 3)"), "{found}");
@@ -149,15 +149,15 @@ async fn the_doctor_checks_the_rights_that_elections_ask_for() {
     let found = || told(&["doctor"], &about(&lab, &["doctor", "--timeout", "1"]));
     let plain = found();
     assert!(plain.contains("rights are granted to the operator's account"), "{plain}");
-    assert!(!plain.contains("spec.routing") && !plain.contains("spec.workloads"), "{plain}");
+    assert!(!plain.contains("spec.service") && !plain.contains("spec.workloads"), "{plain}");
     lab.elect(json!({
-        "routing": {"endpointSlice": {"serviceName": "web-leader"}}, "workloads": [{"kind": "Deployment", "name": "importer"}],
+        "service": {"name": "web-leader"}, "workloads": [{"kind": "Deployment", "name": "importer"}],
     }))
     .await;
     let lacking = found();
     let place = format!("in the namespace {}", lab.namespace);
     for says in [
-        format!("for spec.routing of {}/web: get endpoints {place}, list/watch services {place}, ", lab.namespace),
+        format!("for spec.service of {}/web: get endpoints {place}, list/watch services {place}, ", lab.namespace),
         format!("create/delete/get/list/update/watch endpointslices {place}. With the chart, set routing.enabled"),
         format!(
             "for spec.workloads of {}/web: get/list/patch/watch deployments {place}. With the chart",
@@ -168,8 +168,12 @@ async fn the_doctor_checks_the_rights_that_elections_ask_for() {
     }
     grant(json!([always.as_slice(), more.as_slice()].concat()));
     let granted = found();
-    assert!(granted.contains("ok     9 more rights are granted, for spec.routing of"), "{granted}");
+    assert!(granted.contains("ok     9 more rights are granted, for spec.service of"), "{granted}");
     assert!(granted.contains("ok     4 more rights are granted, for spec.workloads of"), "{granted}");
+    lab.elect(json!({"service": {"name": "web-leader", "ports": [{"port": 80}]}})).await;
+    let lacking = found();
+    let creates = format!("for spec.service of {}/web: create/delete/patch services {place}", lab.namespace);
+    assert!(lacking.contains(&creates), "{creates:?} is not in {lacking}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,7 +216,7 @@ async fn a_report_has_what_helps_and_no_secrets() {
     assert!(!report.contains(SECRET), "{report}");
     for part in [
         "PASSWORD",
-        "lictor.dev/priority: '7'",
+        "lictor.dev/priority: \"7\"",
         "web-0 is the leader",
         "(left out)",
         "lictor.dev/record",
@@ -225,7 +229,7 @@ async fn a_report_has_what_helps_and_no_secrets() {
     let file = std::env::temp_dir().join(format!("{}.yaml", lab.namespace));
     let path = file.to_str().expect("a path is text");
     let written = told(&["report"], &about(&lab, &["report", "--file", path]));
-    assert!(written.contains("is written: read it before you send it"), "{written}");
+    assert!(written.contains(": read it before you send it"), "{written}");
     let again = told(&["report"], &about(&lab, &["report", "--file", path]));
     assert!(again.contains("name another file with --file") && again.contains("(exit code 1)"), "{again}");
     std::fs::remove_file(&file).expect("it is there");

@@ -89,7 +89,7 @@ async fn a_paused_election_says_so_and_a_refused_one_says_why() {
     let applied = lab.elections_api().patch("web", &PatchParams::apply("git").force(), &Patch::Apply(applied)).await;
     applied.expect("it can be applied");
     let told = told(&["pause", "web"], &run(&lab, &["pause", "web"]));
-    assert!(told.contains("spec.paused was last applied by git, which may set it back"), "{told}");
+    assert!(told.contains("spec.paused was last applied by git, which may reset it"), "{told}");
 }
 
 /// Of what a user may not see, one line says so, and the rest is shown.

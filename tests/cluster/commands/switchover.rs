@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
-use lictor::api::Switchover;
+use lictor_api::Switchover;
 use lictor_testing::kubernetes::{Lab, Proxy, eventually};
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ async fn a_switchover_names_the_present_term_and_who_asks() {
     compare(&lab, "switchover", &session(&lab, &[&["switchover", "fresh"], &["switchover", "nothing"]]));
     let late = told(&["switchover"], &run(&lab, &["switchover", "web", "--wait", "--timeout", "1"]));
     assert!(
-        late.contains("the switchover has not ended within 1 s, and goes on: no operator has looked")
+        late.contains("the switchover has not ended within 1 s, and continues: no operator has looked")
             && late.contains("(exit code 4)"),
         "{late}"
     );
@@ -121,7 +121,11 @@ async fn who_presses_ctrl_c_before_the_answer_is_told_what_may_be_created() {
         let name = proxy.held().await.body["metadata"]["name"].as_str().expect("it has a name").to_owned();
         let said = interrupt(&mut waiting);
         let commands = ["get", "delete"].map(|verb| format!("`kubectl -n {} {verb} swo {name}`", lab.namespace));
-        assert!(said.contains("has not answered yet") && commands.iter().all(|one| said.contains(one)), "{said}");
+        assert!(
+            said.contains("the API server has not answered the request")
+                && commands.iter().all(|one| said.contains(one)),
+            "{said}"
+        );
         let answers = proxy.deliver_late().await;
         assert_eq!(answers[0].status, 201, "{answers:?}");
         // What it was told to do.
@@ -146,7 +150,7 @@ async fn who_waits_for_an_operator_is_told_what_that_did() {
 
     // What follows of it for the order, the operator and `explain` read alike.
     let explained = told(&["explain"], &run(&lab, &["explain", "web"]));
-    let held = "after web-0: a switchover has replaced web-1, which comes last for another ";
+    let held = "after web-0: a switchover has replaced web-1, which ranks last for another ";
     assert!(explained.contains(held), "{explained}");
     let annotations = json!({"lictor.dev/never-leader": null, "lictor.dev/priority": "9"});
     lab.patch_pod("web-2", json!({"metadata": {"annotations": annotations}})).await;
@@ -154,7 +158,7 @@ async fn who_waits_for_an_operator_is_told_what_that_did() {
     lab.wait_candidates(3, 4).await;
     let explained = told(&["explain"], &run(&lab, &["explain", "web"]));
     let protected =
-        "web-2 would go before it, but a switchover has made web-0 the leader, and nobody preempts it for another ";
+        "web-2 would rank higher, but a switchover has made web-0 the leader, so no pod preempts it for another ";
     assert!(explained.contains(protected), "{explained}");
     assert_eq!(lab.wait_any_leader().await, "web-0");
     lab.patch_pod("web-2", json!({"metadata": {"annotations": {"lictor.dev/never-leader": "true"}}})).await;
@@ -166,7 +170,7 @@ async fn who_waits_for_an_operator_is_told_what_that_did() {
         (&["--to", "web-3", "--deadline", "2"], "\nDeadlineExceeded: ", 3),
         (
             &["--to", "web-3", "--deadline", "600", "--timeout", "1"],
-            "\nthe switchover has not ended within 1 s, and goes on: ",
+            "\nthe switchover has not ended within 1 s, and continues: ",
             4,
         ),
     ] {
@@ -189,7 +193,7 @@ async fn who_waits_for_an_operator_is_told_what_that_did() {
     .await;
     let said = interrupt(&mut waiting);
     let undo = format!("`kubectl -n {} delete swo {name}` takes it back", lab.namespace);
-    assert!(said.contains(&format!("the switchover {name} goes on: {undo}")), "{said}");
+    assert!(said.contains(&format!("the switchover {name} continues: {undo}")), "{said}");
     let left = api(&lab).get(&name).await.expect("it is there");
     let over = |type_: &str| left.status.iter().flat_map(|status| &status.conditions).any(|told| told.type_ == type_);
     assert!(!over("Complete") && !over("Failed"), "{left:?}");

@@ -64,7 +64,7 @@ async fn there_and_back(test: &str, fields: Value) {
     two.east.lab.wait_leader("b").await;
     follows(&two.west, "a").await;
     two.west.wait_led_elsewhere("east", "b").await;
-    let name = |pod: &Option<lictor::api::SwitchoverPod>| pod.as_ref().map(|pod| pod.pod_name.clone());
+    let name = |pod: &Option<lictor_api::SwitchoverPod>| pod.as_ref().map(|pod| pod.pod_name.clone());
     assert_eq!((name(&status.from), name(&status.to)), (Some("a".into()), Some("b".into())), "{status:?}");
     assert!(status.term > Some(before) && status.duration_milliseconds.is_some(), "{status:?}");
     eprintln!("measured: a switchover to the other cluster: {} ms", status.duration_milliseconds.unwrap_or_default());
@@ -109,7 +109,7 @@ async fn without_a_fresh_bid_nobody_is_demoted() {
     two.east.lab.wait_candidates(0, 0).await;
     ask(&two.west.lab, "unable", to(&two.west, "east").await).await;
     let message = failed(&two.west.lab, "unable", "NotReady").await;
-    assert!(message.contains("east answers that it can't lead"), "{message}");
+    assert!(message.contains("east says that it can't lead"), "{message}");
     no_bid_is_left(&two.west).await;
     // Nobody answers: there is no such cluster.
     ask(&two.west.lab, "nobody", to(&two.west, "north").await).await;
@@ -140,7 +140,7 @@ async fn what_can_not_be_meant_is_refused() {
     let two = Two::new("across-refused", json!({})).await;
     ask(&two.west.lab, "own", to(&two.west, "west").await).await;
     let message = failed(&two.west.lab, "own", "AlreadyLeader").await;
-    assert!(message.contains("the cluster west leads already"), "{message}");
+    assert!(message.contains("the cluster west is already the leader"), "{message}");
     ask(&two.east.lab, "other", json!({"fromTerm": 1, "toCluster": "east"})).await;
     failed(&two.east.lab, "other", "LedElsewhere").await;
     let both = try_ask(&two.west.lab, "both", json!({"fromTerm": 1, "toCluster": "east", "toPod": "a"})).await;
@@ -237,8 +237,7 @@ impl Played {
         let message = failed(&self.west.lab, "there", "NotReady").await;
         assert!(message.contains("leads again"), "{message}");
         no_bid_is_left(&self.west).await;
-        self.recorder.catch_up().await;
-        assert_eq!(self.recorder.assert_promises(), 2);
+        assert_eq!(self.recorder.assert_promises().await, 2);
     }
 }
 
@@ -256,20 +255,8 @@ async fn an_operator_that_is_killed_before_the_transaction_leaves_it_to_the_next
         played.bid().await;
         played.is_given().await;
     }
-    played.recorder.catch_up().await;
-    assert_eq!(played.recorder.assert_promises(), 1);
+    assert_eq!(played.recorder.assert_promises().await, 1);
     assert!(played.west.lab.roles().await.contains(&("a".to_owned(), "follower".to_owned())));
-}
-
-/// Shows C12.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_gets_no_answer_after_its_leader_is_demoted_leads_again() {
-    let mut played = Played::vacated("across-silent").await;
-    // The next operator does so, too.
-    played.operator.signal("KILL");
-    played.operator.ended().await;
-    let _next = played.west.operator(&[]);
-    played.is_back().await;
 }
 
 /// Shows C11 and C12.
@@ -293,6 +280,5 @@ async fn a_key_that_somebody_edits_meanwhile_is_not_handed_over() {
     played.west.lab.wait_leader("a").await;
     let annotations = played.west.lab.get_pod("a").await.annotations().clone();
     assert!(annotations.contains_key("lictor.dev/term"), "{annotations:?}");
-    played.recorder.catch_up().await;
-    assert_eq!(played.recorder.assert_promises(), 2);
+    assert_eq!(played.recorder.assert_promises().await, 2);
 }

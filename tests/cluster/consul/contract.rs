@@ -5,12 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor::process::monotonic;
-use lictor::store::{
-    ConsulParameters, ConsulStore, Home, Layout, LockStore, Owner, Role, SessionKeeper, SessionSettings,
-};
+use lictor::store::{ConsulParameters, ConsulStore, LockStore, Owner};
 use lictor_consul::{Client, Settings};
 use lictor_core::{Key, LockValidity, StoreId, Uid};
+use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings};
+use lictor_process::monotonic;
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::contract::World;
 use lictor_testing::kubernetes::eventually;

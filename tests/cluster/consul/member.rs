@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
-use lictor::api::{ElectionClass, LeaderElection};
+use lictor_api::{ElectionClass, LeaderElection};
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{LEASE, Lab, Operator, Recorder, eventually};
 use serde_json::{Value, json};
@@ -193,9 +193,7 @@ impl Recorded {
     /// Checks the same, except for pods of a cluster whose operators could not demote them from these versions on.
     pub async fn kept_the_promises_but_for(&self, excused: &[(&str, u64)]) -> usize {
         let [west, east] = &self.0;
-        west.catch_up().await;
-        east.catch_up().await;
-        let leaderships = Recorder::assert_joint_promises_but_for(&[west, east], excused);
+        let leaderships = Recorder::assert_joint_promises_but_for(&[west, east], excused).await;
         assert!(leaderships > 0, "nothing was recorded");
         leaderships
     }

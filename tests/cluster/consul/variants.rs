@@ -1,6 +1,5 @@
 //! The ways in which a class can keep its locks, each with an election, a failover, a restart and a deletion.
 
-use kube::api::DeleteParams;
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::eventually;
 use serde_json::{Value, json};
@@ -24,9 +23,8 @@ async fn works(test: &str, consul: &Consul, fields: Value) -> (Value, String) {
     operator.sees_leader(&member.lab.namespace, "web", second).await;
     assert_eq!(entry(consul, &member.key()).await.as_ref(), Some(&before), "nothing was written");
     member.wait_class("True", "Answers").await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
-    member.lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    assert_eq!(recorder.assert_promises().await, 2);
+    member.lab.delete_election("web").await;
     for key in [member.key(), format!("{}/record", member.key())] {
         eventually("the key is gone", || async {
             match entry(consul, &key).await {

@@ -116,8 +116,7 @@ async fn a_leader_whose_process_ends_is_replaced_while_it_looks_ready() {
     follows.is_known().await;
     drop(operator);
     follows.has_open(0).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,13 +135,12 @@ async fn a_leader_whose_process_ends_stays_if_nobody_else_is_eligible() {
     let (ip, port) = (only.ip.clone(), only.port);
     only.kill().await;
     let message = lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
-    let expected = format!("a refuses connections to port {port}, so its process is gone, and stays the leader");
+    let expected = format!("a refuses connections to port {port}, so its process is gone, but remains the leader");
     assert!(message.contains(&expected) && message.contains("no other pod is eligible"), "{message}");
     // It is started again, in the same pod.
     let _only = Server::start(&ip, port).await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     lab.ready_pod_at("b", &other.ip).await;
     lab.wait_leader("a").await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 1);
+    assert_eq!(recorder.assert_promises().await, 1);
 }

@@ -13,7 +13,7 @@ async fn deleted_leaves_nothing(test: &str, pause: bool) {
     for pod in ["a", "b"] {
         let labels = json!({"tier": "kept"});
         let annotations = json!({"example.com/note": "kept", "lictor.dev/priority": "1"});
-        lab.pod(pod, PodSpec { labels, annotations, node: None }).await;
+        lab.pod(pod, PodSpec { labels, annotations, ..PodSpec::default() }).await;
         lab.wait_ready(pod, true).await;
     }
     let before = [lab.get_pod("a").await, lab.get_pod("b").await];
@@ -27,19 +27,15 @@ async fn deleted_leaves_nothing(test: &str, pause: bool) {
         lab.elect(paused).await;
         lab.wait_condition("web", "Paused", "True", "Paused").await;
     }
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    eventually("its lock is gone", || async {
-        lab.lease("web").await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
-    })
-    .await;
+    lab.delete_election("web").await;
+    lab.wait_lock_gone("web").await;
     // It goes last.
     for before in before {
         let after = lab.get_pod(&before.name_any()).await;
         let kept = |pod: &Pod| (pod.uid(), pod.labels().clone(), pod.annotations().clone(), pod.spec.clone());
         assert_eq!(kept(&after), kept(&before));
     }
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 1);
+    assert_eq!(recorder.assert_promises().await, 1);
     // A new election of this name works, and a later operator finds nothing else to do.
     operator.stop().await;
     let _operator = lab.operator(&[]);
@@ -107,11 +103,8 @@ async fn an_election_that_is_applied_again_goes_on_above_its_earlier_terms() {
     let next = if leader == "a" { "b" } else { "a" };
     lab.wait_leader(next).await;
     let last = lab.term("web").await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    eventually("its lock is gone", || async {
-        lab.lease("web").await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
-    })
-    .await;
+    lab.delete_election("web").await;
+    lab.wait_lock_gone("web").await;
     // It led twice, so it needs two seconds.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
 

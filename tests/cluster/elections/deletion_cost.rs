@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::json;
 
@@ -35,8 +35,7 @@ async fn a_deployment_with_fewer_replicas_keeps_its_leader() {
     scale(&lab, 1).await;
     lab.wait_candidates(1, 1).await;
     lab.wait_leader(last).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 async fn scale(lab: &Lab, replicas: u32) {
@@ -72,7 +71,7 @@ async fn a_cost_that_somebody_else_writes_stays_and_lictors_own_goes_with_the_la
     lab.wait_leader("c").await;
     assert_eq!(cost(&lab, "b").await.as_deref(), Some("1000"), "it was there before, so it is its user's");
     lab.patch_pod("c", json!({"metadata": {"annotations": {COST: "-7"}}})).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("an election can be deleted");
+    lab.delete_election("web").await;
     for pod in ["a", "b", "c"] {
         lab.wait_clean(pod).await;
     }

@@ -37,8 +37,7 @@ async fn a_leader_on_a_lost_node_is_replaced() {
         lab.wait_reason(&leader, "NodeLost").await;
         assert!(lab.get_pod(&old).await.metadata.deletion_timestamp.is_none(), "{old} was evicted");
     }
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 4);
+    assert_eq!(recorder.assert_promises().await, 4);
 }
 
 /// Pods a, b and c, each on a node of its own, the election `web` with these further fields, and its leader.
@@ -79,7 +78,7 @@ async fn a_leader_moves_off_a_cordoned_node_by_one_write_of_its_slice_and_does_n
     let _operator = lab.operator(&[]);
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-leader"}, "spec": {"ports": [{"port": 80}]}});
     lab.try_kubectl(&["create", "-f", "-"], Some(&service.to_string())).expect("a Service can be made");
-    let first = on_nodes(&lab, json!({"routing": {"endpointSlice": {"serviceName": "web-leader"}}})).await;
+    let first = on_nodes(&lab, json!({"service": {"name": "web-leader"}})).await;
     lab.wait_condition("web", "Routed", "True", "Routed").await;
     let before = slices.catch_up().await;
 
@@ -104,9 +103,8 @@ async fn a_leader_moves_off_a_cordoned_node_by_one_write_of_its_slice_and_does_n
     slices.catch_up().await;
     assert_eq!(slices.writes_since("web-leader", before), 3, "one for each move");
     slices.assert_never_none("web-leader", "IPv4", before);
-    assert_eq!(slices.assert_promises(), 4);
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 4);
+    assert_eq!(slices.assert_promises().await, 4);
+    assert_eq!(recorder.assert_promises().await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,8 +120,7 @@ async fn a_drained_leader_moves_once() {
     let new = lab.wait_any_leader().await;
     lab.wait_candidates(2, 2).await;
     lab.wait_leader(&new).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,8 +134,7 @@ async fn a_leader_moves_off_a_node_that_is_about_to_be_removed() {
         lab.patch_node(&format!("{}-{leader}", lab.namespace), json!({"spec": {"taints": taints}})).await;
         leader = moved(&lab, &leader).await;
     }
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 3);
+    assert_eq!(recorder.assert_promises().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,8 +150,7 @@ async fn a_cordoned_node_keeps_its_leader_where_its_user_wants_that_but_gets_no_
     // The operator has seen both, and the leader is the same.
     lab.wait_candidates(1, 3).await;
     lab.wait_leader(&first).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 1);
+    assert_eq!(recorder.assert_promises().await, 1);
     // While an election is paused, its leader stays, too.
     lab.elect(json!({"eligibility": {"moveOffCordonedNodes": true}, "paused": true})).await;
     lab.wait_condition("web", "Paused", "True", "Paused").await;
@@ -164,6 +159,5 @@ async fn a_cordoned_node_keeps_its_leader_where_its_user_wants_that_but_gets_no_
     lab.wait_condition("web", "Ready", "True", "Led").await;
     lab.delete_pod(&first).await;
     lab.wait_leader(others[1]).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use lictor_testing::kubernetes::{Lab, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
@@ -83,6 +83,41 @@ async fn a_label_from_a_template_is_not_taken_over_even_if_the_election_would_wr
     assert_untouched(&lab, "follower").await;
 }
 
+/// The pods come with a label by which their ReplicaSet selects, and an election marks them by another one. Then its spec is edited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_that_was_never_accepted_takes_no_label_off() {
+    let lab = Lab::new("label-never-written").await;
+    let _operator = lab.operator(&[]);
+    deploy(&lab, &json!({"matchLabels": {"app": "web", "role": "leader"}}), &json!({"role": "leader"})).await;
+    let own = json!({"labels": {"example.com/leads": "yes"}});
+    let marked = || async {
+        lab.elect(json!({"leader": own, "follower": {"labels": {}}})).await;
+        lab.wait_condition("web", "Ready", "True", "Led").await;
+    };
+    marked().await;
+    // The edited spec selects other pods, so those that are marked would be cleaned up by both specs.
+    lab.elect(json!({"selector": {"matchLabels": {"app": "other"}}})).await;
+    let message = refused(&lab, "LabelInUse").await;
+    assert!(message.contains("role=leader from its controller's template"), "{message}");
+    marked().await;
+    lab.elect(json!({})).await;
+    let message = refused(&lab, "LabelInUse").await;
+    assert!(message.contains("by the label role"), "{message}");
+    lab.delete_election("web").await;
+    eventually("nothing is left of the election", || async {
+        let left = |pod: &Pod| {
+            pod.annotations()
+                .keys()
+                .chain(pod.labels().keys())
+                .any(|key| ["lictor.dev/", "example.com/"].iter().any(|own| key.contains(own)))
+        };
+        let pods = pods(&lab).await;
+        if pods.iter().any(left) { Err(format!("{pods:#?}")) } else { Ok(()) }
+    })
+    .await;
+    assert_untouched(&lab, "leader").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_wrote_by_hand_is_taken_over() {
     let lab = Lab::new("label-by-hand").await;
@@ -115,7 +150,7 @@ async fn where_a_user_insists_the_former_value_is_kept_and_restored() {
     ready(&lab).await;
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     lab.wait_any_leader().await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     eventually("the former values are back", || async {
         let pods = pods(&lab).await;
         let restored = |pod: &Pod| {
@@ -246,6 +281,5 @@ async fn a_pod_that_comes_later_with_a_label_of_its_own_takes_no_part_and_stops_
     let debug = lab.get_pod("debug").await;
     assert_eq!(debug.labels().get("role").map(String::as_str), Some("debug"));
     assert!(debug.annotations().keys().all(|key| !key.starts_with("lictor.dev/")), "{debug:#?}");
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }

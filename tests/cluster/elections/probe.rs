@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use lictor_testing::kubernetes::{Lab, eventually, is_ready};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -90,8 +90,85 @@ async fn a_ready_leader_that_fails_its_http_probe_is_replaced() {
         answers[old].answer(200);
         leader = new.into();
     }
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 3);
+    assert_eq!(recorder.assert_promises().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_is_looked_up_by_its_name_in_the_leader() {
+    let lab = Lab::new("probe-named-port").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let answers = Answers::pair().await;
+    let ports = json!([{"name": "leader", "containerPort": answers[0].port}, {"name": "admin", "containerPort": 1}]);
+    let containers = json!([{"name": "main", "image": "example/web", "ports": ports}]);
+    lab.ready_pod_of("a", &answers[0].ip, containers.clone()).await;
+    lab.ready_pod_of("b", &answers[1].ip, containers).await;
+    let probe = |port: &str| json!({"httpGet": {"port": port}, "periodSeconds": 1, "failureThreshold": 2});
+    lab.elect(json!({"probe": probe("leader")})).await;
+    let old = lab.wait_any_leader().await;
+    answers[usize::from(old == "b")].answer(503);
+    let new = other_of(&old);
+    lab.wait_leader(new).await;
+    lab.wait_reason(new, "ProbeFailed").await;
+    answers[usize::from(old == "b")].answer(200);
+
+    lab.elect(json!({"probe": probe("web")})).await;
+    let message = lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
+    let expected = "(no container of the pod has a TCP port named \"web\": there are leader, admin)";
+    assert!(message.contains(expected) && message.contains("check spec.probe"), "{message}");
+    assert_eq!(recorder.assert_promises().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_is_asked_what_its_readiness_probes_ask() {
+    let lab = Lab::new("probe-readiness").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let answers = Answers::pair().await;
+    let container = |name: &str, probe: Value| {
+        let ports = json!([{"name": "web", "containerPort": answers[0].port}]);
+        json!({"name": name, "image": "example/web", "ports": ports, "readinessProbe": probe})
+    };
+    // A kubelet would take five minutes to see it.
+    let http = json!({"httpGet": {"path": "/ready", "port": "web"}, "periodSeconds": 100});
+    let both = json!([container("main", http), container("side", json!({"tcpSocket": {"port": answers[0].port}}))]);
+    lab.ready_pod_of("a", &answers[0].ip, both.clone()).await;
+    lab.ready_pod_of("b", &answers[1].ip, both).await;
+    lab.elect(json!({"probe": {"likeReadiness": {}}})).await;
+    let old = lab.wait_any_leader().await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
+    let broken = &answers[usize::from(old == "b")];
+    broken.answer(503);
+    let new = other_of(&old);
+    lab.wait_leader(new).await;
+    lab.wait_reason(new, "ProbeFailed").await;
+    let note = lab.wait_event("Pod", &old, "Demoted").await;
+    let asked = format!("3 times in a row: container main: http://{}:{}/ready answers 503", broken.ip, broken.port);
+    assert!(note.contains(&asked), "{note}");
+    assert_eq!(recorder.assert_promises().await, 2);
+
+    // Nobody but a kubelet can ask these, so they say nothing against the leader.
+    lab.kill_pod(&old).await;
+    lab.kill_pod(new).await;
+    let exec = json!([container("main", json!({"exec": {"command": ["true"]}}))]);
+    lab.ready_pod_of("c", "127.0.0.1", exec).await;
+    lab.wait_leader("c").await;
+    let message = lab.wait_condition("web", "Elected", "True", "NotProbed").await;
+    assert!(message.starts_with("c is the leader, but the readinessProbe of its container main"), "{message}");
+    assert!(message.contains("runs a command (exec)"), "{message}");
+    lab.wait_condition("web", "Ready", "False", "NotProbed").await;
+    lab.ready_pod_at("d", "127.0.0.1").await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    lab.wait_leader("c").await;
+    lab.kill_pod("c").await;
+    lab.wait_leader("d").await;
+    let expected = "d is the leader, but no container of it has a readinessProbe";
+    eventually("the condition tells of d", || async {
+        let message = lab.wait_condition("web", "Elected", "True", "NotProbed").await;
+        if message.starts_with(expected) { Ok(()) } else { Err(message) }
+    })
+    .await;
+    recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,8 +187,7 @@ async fn a_ready_leader_that_fails_its_tcp_probe_is_replaced() {
     lab.wait_leader(new).await;
     lab.wait_reason(new, "ProbeFailed").await;
     assert!(is_ready(&lab.get_pod(&old).await), "it looks ready still");
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,8 +208,7 @@ async fn a_leader_that_fails_its_probe_stays_if_nobody_else_is_eligible() {
     lab.wait_condition("web", "Elected", "True", "Elected").await;
     only.answer(500);
     lab.wait_condition("web", "Elected", "True", "ProbeFails").await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 1);
+    assert_eq!(recorder.assert_promises().await, 1);
     // Until another pod can lead.
     lab.ready_pod_at("b", &other.ip).await;
     eventually("b leads", || async {
@@ -141,8 +216,7 @@ async fn a_leader_that_fails_its_probe_stays_if_nobody_else_is_eligible() {
         if leader == "b" { Ok(()) } else { Err(leader) }
     })
     .await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2);
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 fn other_of(pod: &str) -> &'static str {
@@ -165,22 +239,23 @@ async fn a_probe_with_a_wrong_port_lets_the_leader_stay_and_says_where_it_asked(
     let leader = lab.wait_any_leader().await;
     let ip = if leader == "a" { &answers[0].ip } else { &answers[1].ip };
     assert!(message.contains(&format!("http://{ip}:1/leader: ")) && message.contains("refused"), "{message}");
-    assert!(message.contains("has failed the probe, too") && message.contains("check spec.probe"), "{message}");
+    assert!(
+        message.contains("has failed the probe since its last success, too") && message.contains("check spec.probe"),
+        "{message}"
+    );
     lab.wait_condition("web", "Ready", "False", "ProbeFails").await;
     let note = lab.wait_event("Pod", other_of(&leader), "Demoted").await;
     assert!(note.contains(":1/leader"), "{note}");
     // Longer than five rounds of the probe.
     tokio::time::sleep(Duration::from_secs(12)).await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 2, "each pod has led once, and the second one stays");
+    assert_eq!(recorder.assert_promises().await, 2, "each pod has led once, and the second one stays");
     // A leader that is gone is replaced at once.
     lab.kill_pod(&leader).await;
     lab.wait_leader(other_of(&leader)).await;
     lab.wait_condition("web", "Ready", "False", "ProbeFails").await;
     lab.elect(json!({"probe": probe(answers[0].port)})).await;
     lab.wait_condition("web", "Ready", "True", "Led").await;
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 3);
+    assert_eq!(recorder.assert_promises().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -46,8 +46,7 @@ async fn a_rolling_update_and_scaling_to_zero_and_up_never_make_two_leaders_nor_
     settled(&deployments, 3).await;
     lab.wait_any_leader().await;
 
-    recorder.catch_up().await;
-    assert!(recorder.assert_promises() >= 3);
+    assert!(recorder.assert_promises().await >= 3);
     // At every revision with a ready pod that is neither being deleted nor finished, there is a leader, or one follows soon.
     let vacancy = recorder.longest_vacancy();
     assert!(vacancy < SOON, "no leader for {vacancy:?}: {:#?}", recorder.revisions());
@@ -125,8 +124,7 @@ async fn the_leader_of_a_deployment_changes_once_while_it_is_updated_and_once_wh
     lab.wait_candidates(3, 3).await;
     lab.wait_any_leader().await;
     assert_eq!(lab.term("web").await, 3);
-    recorder.catch_up().await;
-    assert_eq!(recorder.assert_promises(), 3);
+    assert_eq!(recorder.assert_promises().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,6 +148,5 @@ async fn the_leader_of_a_stateful_set_changes_twice_at_most_while_it_is_updated(
     lab.wait_any_leader().await;
     let changes = lab.term("web").await - before;
     assert!((1..=2).contains(&changes), "{changes} changes");
-    recorder.catch_up().await;
-    recorder.assert_promises();
+    recorder.assert_promises().await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 

@@ -1,6 +1,5 @@
 //! Workloads that are missing, and workloads that two elections name.
 
-use kube::api::DeleteParams;
 use lictor_testing::kubernetes::workloads::{annotation, following, idle_pod, pod};
 use lictor_testing::kubernetes::{Lab, PodSpec, Seen};
 use serde_json::json;
@@ -91,7 +90,7 @@ async fn of_two_elections_for_the_same_workload_the_younger_waits_until_the_olde
     lab.wait_enabled("Deployment/more", json!(1)).await;
     lab.apply_election("younger", younger(&["Deployment/live"])).await;
     lab.wait_condition("younger", "Accepted", "False", "WorkloadTaken").await;
-    lab.elections_api().delete("older", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("older").await;
     lab.wait_condition("younger", "Accepted", "True", "Accepted").await;
     lab.wait_enabled("Deployment/live", json!(2)).await;
     let found = lab.find("Deployment/live").await.expect("it exists");

@@ -1,6 +1,5 @@
 //! A planned handover between clusters: everything ends in one before anything starts in the other.
 
-use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::following;
 use serde_json::json;
@@ -64,7 +63,7 @@ async fn the_workloads_move_when_the_cluster_is_no_candidate_any_more_and_do_not
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn the_workloads_follow_a_deleted_election_to_the_other_cluster() {
     let (west, east) = two("wl-deleted", json!({})).await;
-    west.lab().elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    west.lab().delete_election("web").await;
     east.wait_all_enabled().await;
     for (workload, with) in
         [("Deployment/live", json!(3)), ("StatefulSet/queue", json!(2)), ("Job/import", json!(false))]

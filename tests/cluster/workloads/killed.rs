@@ -46,7 +46,7 @@ async fn while_an_operator_of_its_cluster_lives_nothing_is_enabled_twice_and_one
 /// Returns the status's wind-down time.
 async fn wind_down(side: &super::Side) -> u32 {
     let told =
-        |election: &lictor::api::LeaderElection| Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds);
+        |election: &lictor_api::LeaderElection| Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds);
     let election = side.lab().wait_status("web", "the status names a time", |found| told(found).is_some()).await;
     told(&election).expect("it does")
 }

@@ -1,13 +1,9 @@
 //! Late writers: an operator was stopped just before it enabled a workload, and its write arrives after others of its cluster
 //! have moved on.
 
-use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::workloads::{WRITTEN, annotation, following, idle_pod, job_spec, pod};
+use lictor_testing::kubernetes::workloads::{WRITTEN, annotation, idle_pod, job_spec, pod};
 use lictor_testing::kubernetes::{Answered, Asked, Lab, Operator, Proxy, Seen, WorkloadRecorder, eventually};
 use serde_json::json;
-
-use super::{FOUR, never_both_enabled};
-use crate::consul::member::Member;
 
 /// Starts an operator behind a proxy that holds back what enables a workload.
 async fn late(lab: &Lab) -> (Proxy, Operator) {
@@ -68,74 +64,6 @@ async fn a_first_enabling_that_comes_late_is_refused() {
     stamped(&lab, "Deployment/live", &second).await;
     assert_all_refused(&proxy.deliver_late().await);
     in_vain(&lab, &recorder, &sender, 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "slow: waits for requests that are held back"]
-async fn a_later_enabling_that_comes_late_is_refused_even_if_nothing_but_the_operator_has_changed() {
-    let lab = Lab::new("wl-late-later").await;
-    let recorder = lab.record_workloads().await;
-    lab.deployment("live", 0, pod()).await;
-    let (proxy, sender) = late(&lab).await;
-    lab.ready_pods(&["a"]).await;
-    lab.elect(json!({"workloads": [{"kind": "Deployment", "name": "live", "replicas": 2}]})).await;
-    lab.wait_enabled("Deployment/live", json!(2)).await;
-    lab.patch("Deployment/live", json!({"spec": {"replicas": 2}})).await;
-    lab.kill_pod("a").await;
-    lab.wait_workload("Deployment/live", "nothing of it runs", |found| {
-        annotation(found, "lictor.dev/enabled") == Some("false")
-            && found["status"]["replicas"].as_u64().unwrap_or(0) == 0
-    })
-    .await;
-    lab.wait_state("Deployment/live", "Disabled").await;
-    let since = recorder.catch_up().await;
-    proxy.hold(Asked::enables);
-    lab.ready_pods(&["b"]).await;
-    stopped(&proxy, &sender, 1).await;
-    lab.kill_pod("b").await;
-    let second = lab.operator(&[]);
-    stamped(&lab, "Deployment/live", &second).await;
-    assert_all_refused(&proxy.deliver_late().await);
-    sender.signal("CONT");
-    sender.logs("this replica stands by").await;
-    recorder.catch_up().await;
-    let seen = recorder.seen_of("Deployment/live");
-    let ran: Vec<_> = seen.iter().filter(|seen| seen.version > since && seen.may_run()).collect();
-    assert!(ran.is_empty(), "{ran:#?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "slow: waits for requests that are held back"]
-async fn an_enabling_that_comes_after_the_lock_has_gone_to_another_cluster_is_refused() {
-    let test = "wl-late-lock";
-    let west = Member::new(test, "west", Consul::shared().address(), json!({})).await;
-    let proxy = Proxy::start(west.lab.cluster).await;
-    let sender = west.operator_at(proxy.kubeconfig());
-    sender.acts().await;
-    let recorder = west.lab.record_workloads().await;
-    west.lab.gate().await;
-    super::four(&west.lab, (3, 2)).await;
-    proxy.hold(Asked::enables);
-    let gate = json!({"availableDeploymentName": "gate"});
-    west.elect_cluster(json!({"workloads": following(&FOUR), "eligibility": gate})).await;
-    // All are on their way.
-    stopped(&proxy, &sender, FOUR.len()).await;
-    west.lab.open_gate(false).await;
-    let second = west.operator(&[]);
-    let west = super::Side { member: west, operator: second, recorder, replicas: (3, 2) };
-    let east = Member::new(test, "east", Consul::shared().address(), json!({})).await;
-    let east = super::Side::new(east, (2, 1)).await;
-    east.elect(json!({})).await;
-    east.wait_all_enabled().await;
-    for workload in FOUR {
-        stamped(west.lab(), workload, &west.operator).await;
-    }
-    assert_all_refused(&proxy.deliver_late().await);
-    sender.signal("CONT");
-    sender.logs("this replica stands by").await;
-    west.wait_all_disabled().await;
-    never_both_enabled(&west, &east).await;
-    assert_eq!(west.recorder.turns(true).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

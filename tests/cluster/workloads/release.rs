@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{annotation, following, managers, setting};
 use lictor_testing::kubernetes::{Lab, Operator, Proxy};
@@ -50,16 +49,6 @@ async fn tracks(lab: &Lab, workloads: &[&str]) {
     .await;
 }
 
-async fn wait_election_gone(lab: &Lab) {
-    lictor_testing::kubernetes::eventually("the election is gone", || async {
-        match lab.elections_api().get_opt("web").await.map_err(|error| error.to_string())? {
-            None => Ok(()),
-            Some(found) => Err(format!("{:?}", found.metadata)),
-        }
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_taken_out_of_the_list_is_put_back_to_what_it_was() {
     let (lab, _operator) = led("wl-unlist", None).await;
@@ -90,8 +79,8 @@ async fn a_deleted_election_puts_its_workloads_back_to_what_they_were() {
     let (lab, operator) = led("wl-delete", None).await;
     lab.kill_pod("a").await;
     all_disabled(&lab, (3, 2)).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    wait_election_gone(&lab).await;
+    lab.delete_election("web").await;
+    lab.wait_election_gone("web").await;
     all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
 
     // A CronJob that was suspended before is suspended afterwards, though it was enabled meanwhile.
@@ -99,8 +88,8 @@ async fn a_deleted_election_puts_its_workloads_back_to_what_they_were() {
     lab.ready_pods(&["a"]).await;
     lab.elect(json!({"workloads": list(&FOUR, None)})).await;
     all_enabled(&lab, (3, 2)).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    wait_election_gone(&lab).await;
+    lab.delete_election("web").await;
+    lab.wait_election_gone("web").await;
     all_released(&lab, [json!(true), json!(3), json!(false), json!(2)]).await;
     drop(operator);
 }
@@ -116,8 +105,8 @@ async fn a_workload_that_is_to_be_left_as_it_is_stays_so() {
     lab.ready_pods(&["a"]).await;
     lab.wait_enabled("Job/import", json!(false)).await;
     lab.wait_enabled("StatefulSet/queue", json!(2)).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    wait_election_gone(&lab).await;
+    lab.delete_election("web").await;
+    lab.wait_election_gone("web").await;
     // It is not promised that the end of the leadership disables them first, but that nothing of lictor is left.
     for workload in &FOUR[2..] {
         let found = lab.find(workload).await.expect("it exists");
@@ -133,8 +122,8 @@ async fn a_workload_that_is_gone_does_not_hold_up_the_end_of_its_election() {
     let (lab, _operator) = led("wl-gone", None).await;
     lab.delete("Deployment/live").await;
     lab.delete("Job/import").await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
-    wait_election_gone(&lab).await;
+    lab.delete_election("web").await;
+    lab.wait_election_gone("web").await;
     lab.wait_released("CronJob/nightly", json!(false)).await;
     lab.wait_released("StatefulSet/queue", json!(2)).await;
 }
@@ -146,10 +135,10 @@ async fn what_an_operator_that_was_killed_could_not_put_back_the_next_one_does()
     all_disabled(&lab, (3, 2)).await;
     drop(operator);
     lab.elect(json!({"workloads": list(&FOUR[2..], None)})).await;
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "its finalizer keeps it");
     let _operator = lab.operator(&[]);
-    wait_election_gone(&lab).await;
+    lab.wait_election_gone("web").await;
     all_released(&lab, [json!(false), json!(3), json!(false), json!(2)]).await;
 }
 
@@ -164,10 +153,10 @@ async fn what_could_never_be_read_keeps_no_election_from_going_and_is_named() {
     let proxy = Proxy::start(lab.cluster).await;
     proxy.hold(|asked| asked.method == "GET" && asked.path.contains("/cronjobs?"));
     let _operator = lab.operator_at(proxy.kubeconfig(), &[]);
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     sleep(Duration::from_secs(50)).await;
     assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "it waits for a minute");
-    wait_election_gone(&lab).await;
+    lab.wait_election_gone("web").await;
     let note = lab.wait_event("LeaderElection", "web", "WorkloadsLeft").await;
     assert!(note.contains("CronJob/nightly") && !note.contains("Deployment/live"), "{note}");
     for (workload, with) in FOUR.into_iter().zip([json!(true), json!(3), json!(false), json!(2)]) {
@@ -193,10 +182,10 @@ async fn what_could_never_be_read_is_not_given_up_where_other_clusters_share_the
     let proxy = Proxy::start(lab.cluster).await;
     proxy.hold(|asked| asked.method == "GET" && asked.path.contains("/cronjobs?"));
     let _operator = member.operator_at(proxy.kubeconfig());
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     sleep(Duration::from_secs(100)).await;
     assert!(lab.elections_api().get_opt("web").await.expect("it can be read").is_some(), "it waits");
     proxy.hold(|_| false);
-    wait_election_gone(lab).await;
+    lab.wait_election_gone("web").await;
     all_released(lab, [json!(false), json!(3), json!(false), json!(2)]).await;
 }

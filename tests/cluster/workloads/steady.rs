@@ -1,7 +1,7 @@
 //! Events that are no reason to disable anything, or to write at all.
 
 use kube::api::{Api, DeleteParams, PostParams};
-use lictor::api::ElectionClass;
+use lictor_api::ElectionClass;
 use lictor_testing::kubernetes::Lab;
 use lictor_testing::kubernetes::workloads::following;
 use serde_json::json;

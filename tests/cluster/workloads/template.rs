@@ -1,7 +1,6 @@
 //! One Job for each term, from a template. The leader is a pod, and the lock is a Lease.
 
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{ENABLED, annotation, idle_pod, job_spec, pod, setting};
 use lictor_testing::kubernetes::{Lab, Operator, WorkloadRecorder};
@@ -76,7 +75,7 @@ async fn each_term_has_one_job_and_that_of_the_term_before_is_gone_first() {
     let pods = recorder.seen().into_iter().filter(|seen| seen.key.starts_with("Pod/migrate-") && seen.deleted);
     assert!(pods.into_iter().any(|pod| pod.version < made.version), "the first one's pod is gone before it");
 
-    lab.elections_api().delete("web", &DeleteParams::default()).await.expect("it can be deleted");
+    lab.delete_election("web").await;
     lictor_testing::kubernetes::eventually("the Job goes with its election", || async {
         match lab.find(&second).await {
             None => Ok(()),

@@ -52,7 +52,7 @@ async fn all_pods(side: &Side, name: &str, count: u32) {
     side.member.lab.wait_workload(&format!("Deployment/{name}"), &format!("{count} pods are ready"), ready).await;
 }
 
-fn wind_down(election: &lictor::api::LeaderElection) -> Option<u32> {
+fn wind_down(election: &lictor_api::LeaderElection) -> Option<u32> {
     Some(election.status.as_ref()?.workloads.as_ref()?.wind_down_seconds)
 }
 
@@ -119,7 +119,7 @@ async fn pods_that_never_go_hold_the_lock_no_longer_than_the_status_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_switchover_fails_where_the_pods_do_not_go() {
     let (west, east) = two("wl-stuck-switch", stuck_pod()).await;
-    let term = |found: &lictor::api::LeaderElection| found.status.as_ref().and_then(|status| status.term);
+    let term = |found: &lictor_api::LeaderElection| found.status.as_ref().and_then(|status| status.term);
     let from_term = term(&west.member.lab.election("web").await).expect("it leads in a term");
     ask(&west.member.lab, "there", json!({"fromTerm": from_term, "toCluster": "east"})).await;
     let (_, message) = told(&west.member.lab, "there", "Failed", "True", "StillRunning").await;

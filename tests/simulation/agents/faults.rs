@@ -163,6 +163,6 @@ fn yields(world: &Arc<World>, number: usize) {
     tokio::spawn(async move {
         let yielded = handle.give_away().await;
         world.log.note(|| format!("c{number} was asked to yield: {yielded:?}"));
-        world.judge.lock().unwrap().figures.yields += u64::from(yielded == lictor::agent::Yielded::Away);
+        world.judge.lock().unwrap().figures.yields += u64::from(yielded == lictor_agent::Yielded::Away);
     });
 }

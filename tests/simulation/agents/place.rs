@@ -5,9 +5,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lictor::agent::{Guarded, Handle, Lock, Processes, guard, live, requests};
-use lictor::process::{Process, spawn_in};
+use lictor_agent::{Guarded, Handle, Processes, guard, live, requests};
 use lictor_core::{AgentEvent, AgentTiming, Instant, Term, Watchdog};
+use lictor_locks::Lock;
+use lictor_process::{Process, spawn_in};
 use lictor_testing::Prng;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -371,7 +372,7 @@ impl Place {
             let Some(command) = table.command.as_mut().filter(|command| command.number == number && command.own) else {
                 return;
             };
-            // A1: as src/agent/gate.rs has it.
+            // A1: as crates/agent/src/gate.rs has it.
             command.begun = agent && self.clock.monotonic() < command.until;
             command.begun.then_some(command.term)
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lictor::agent::Yielded;
+use lictor_agent::Yielded;
 use lictor_core::{Instant, invariants};
 use tokio::time::{sleep, timeout};
 

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lictor::agent::{ConsulLock, ConsulLockSettings, LeaseLock, Lock};
-use lictor::store::Home;
 use lictor_consul::Settings;
 use lictor_core::AgentTiming;
+use lictor_locks::Lock;
+use lictor_locks::consul::{ConsulLock, ConsulLockSettings, Home};
+use lictor_locks::lease::{LeaseLock, LeaseLockSettings};
 use lictor_testing::Prng;
 use tokio::time::{Instant, sleep};
 
@@ -161,7 +162,14 @@ impl World {
             Store::Api(api) => {
                 let client = kubernetes(api.clone(), link, listener);
                 let ttl = setting.timing.ttl;
-                Box::new(move || LeaseLock::start(client.clone(), NAMESPACE, LEASE, identity.clone(), ttl))
+                let settings = LeaseLockSettings {
+                    namespace: NAMESPACE.into(),
+                    name: LEASE.into(),
+                    identity,
+                    duration: ttl,
+                    grant: "",
+                };
+                Box::new(move || LeaseLock::start(client.clone(), settings.clone()))
             }
         }
     }

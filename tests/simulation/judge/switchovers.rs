@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use lictor_core::Record;
-use serde_json::Value;
 
 use super::Figures;
-use crate::servers::api::Change;
+use crate::servers::api::{Change, Object};
 use crate::world::NAMESPACE;
 
 /// What was seen of the switchovers, by their uids.
@@ -58,7 +57,7 @@ impl Switchovers {
 
     /// A record is written. Returns what is wrong.
     pub fn see_record(&mut self, change: &Change, forgotten: bool) -> Option<String> {
-        let record = |lease: &Option<Value>| {
+        let record = |lease: &Option<Object>| {
             let lease = lease.as_ref().filter(|lease| lease["metadata"]["namespace"] == NAMESPACE)?;
             let text = lease["metadata"]["annotations"]["lictor.dev/record"].as_str()?;
             serde_json::from_str::<Record>(text).ok()

@@ -8,6 +8,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::operator::OWN_NAMESPACE;
+use crate::servers::api::Object;
 use crate::world::{CLUSTERS, REPLICAS};
 
 const WEST: usize = 0;
@@ -16,7 +17,7 @@ const EAST: usize = 1;
 /// What is shown to a judge.
 struct Case {
     judge: Judge,
-    objects: BTreeMap<(usize, String), Value>,
+    objects: BTreeMap<(usize, String), Object>,
 }
 
 impl Case {
@@ -59,6 +60,7 @@ impl Case {
 
     fn see(&mut self, cluster: usize, resource: &str, after: Option<Value>, by_hand: bool) {
         let name = after.as_ref().unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+        let after = after.map(Object::new);
         let before = self.objects.insert((cluster, name), after.clone().unwrap());
         self.judge.see(cluster, &Change { version: 1, resource: resource.into(), before, after, by_hand });
     }
@@ -89,7 +91,7 @@ impl Case {
 
     /// An election is gone that a finalizer had kept.
     fn withdraw(&mut self, cluster: usize, app: &str) {
-        let before = Some(json!({"metadata": {"name": app, "deletionTimestamp": "2026-01-01T00:00:01Z"}}));
+        let before = Some(json!({"metadata": {"name": app, "deletionTimestamp": "2026-01-01T00:00:01Z"}}).into());
         let change = Change { version: 1, resource: "leaderelections".into(), before, after: None, by_hand: false };
         self.judge.see(cluster, &change);
     }
@@ -421,7 +423,7 @@ async fn who_was_read_not_to_hold_the_pods_lock_does_not_lead_by_it() {
     for (sent_late, wrong) in [(false, false), (true, true)] {
         let mut case = Case::new().await;
         for (version, holder) in [(5, "web-0"), (6, "web-1_5f2c")] {
-            let after = Some(json!({"metadata": {"name": "held-web"}, "spec": {"holderIdentity": holder}}));
+            let after = Some(json!({"metadata": {"name": "held-web"}, "spec": {"holderIdentity": holder}}).into());
             let change = Change { version, resource: "leases".into(), before: None, after, by_hand: true };
             case.judge.see(WEST, &change);
         }

@@ -32,6 +32,9 @@ const WITH_STATUS: [&str; 6] = ["pods", "leaderelections", "electionclasses", "s
 /// Resource, namespace, name.
 type Name = (String, String, String);
 
+/// An object, which never changes: a write puts another one in its place.
+pub type Object = Arc<Value>;
+
 /// A request, as far as it matters here.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -62,7 +65,7 @@ impl Request {
 
 /// An answer.
 pub enum Answer {
-    Whole(u16, Value),
+    Whole(u16, Object),
     /// Events, one after the other, for at most so many seconds.
     Watch(Box<Watch>, u64),
 }
@@ -72,8 +75,8 @@ pub enum Answer {
 pub struct Change {
     pub version: u64,
     pub resource: String,
-    pub before: Option<Value>,
-    pub after: Option<Value>,
+    pub before: Option<Object>,
+    pub after: Option<Object>,
     /// Not by a request.
     pub by_hand: bool,
 }
@@ -90,7 +93,7 @@ struct State {
     version: u64,
     uids: u64,
     name: String,
-    objects: BTreeMap<Name, Value>,
+    objects: BTreeMap<Name, Object>,
     /// What was applied last: there is one who applies.
     applied: BTreeMap<Name, Value>,
     changes: Vec<Change>,
@@ -131,9 +134,10 @@ impl ApiServer {
         let mut state = self.lock();
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         let before = state.objects.get(&key).cloned();
-        let mut object = before.clone().unwrap_or_else(|| json!({"metadata": {"name": name, "namespace": namespace}}));
+        let mut object =
+            before.as_deref().cloned().unwrap_or_else(|| json!({"metadata": {"name": name, "namespace": namespace}}));
         edit(&mut object);
-        if before.as_ref() != Some(&object) {
+        if before.as_deref() != Some(&object) {
             state.put(&key, object, true);
         }
         self.tell(state);
@@ -155,9 +159,8 @@ impl ApiServer {
     }
 
     /// The objects of a resource.
-    pub fn all(&self, resource: &str) -> Vec<Value> {
-        let state = self.lock();
-        state.objects.iter().filter(|((of, ..), _)| of == resource).map(|(_, object)| object.clone()).collect()
+    pub fn all(&self, resource: &str) -> Vec<Object> {
+        self.lock().of(resource).cloned().collect()
     }
 
     /// Changes with every write.
@@ -166,7 +169,7 @@ impl ApiServer {
     }
 
     /// An object.
-    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Object> {
         self.lock().objects.get(&(resource.into(), namespace.into(), name.into())).cloned()
     }
 
@@ -239,7 +242,7 @@ impl Watch {
     }
 
     /// The next events, of which there is at least one; none at the end.
-    pub async fn next(&mut self) -> Option<Vec<Value>> {
+    pub async fn next(&mut self) -> Option<Vec<String>> {
         loop {
             if self.over {
                 return None;
@@ -253,15 +256,15 @@ impl Watch {
         }
     }
 
-    fn look(&mut self) -> Vec<Value> {
+    fn look(&mut self) -> Vec<String> {
         let state = self.server.lock();
         if self.version < state.compacted {
             self.over = true;
             let text = format!("too old resource version: {} ({})", self.version, state.compacted);
-            return vec![json!({"type": "ERROR", "object": status(410, "Expired", &text)})];
+            return vec![line("ERROR", &status(410, "Expired", &text))];
         }
-        let events = state.changes.iter().filter(|change| change.version > self.version);
-        let events = events.filter_map(|change| self.filter.event(change)).collect();
+        let seen = state.changes.partition_point(|change| change.version <= self.version);
+        let events = state.changes[seen..].iter().filter_map(|change| self.filter.event(change)).collect();
         self.version = state.version;
         events
     }
@@ -309,20 +312,27 @@ impl Filter {
     }
 
     /// What a watch tells of a change.
-    fn event(&self, change: &Change) -> Option<Value> {
+    fn event(&self, change: &Change) -> Option<String> {
         if change.resource != self.resource {
             return None;
         }
-        let seen = |object: &Option<Value>| object.clone().filter(|object| self.matches(object));
-        let (kind, mut object) = match (seen(&change.before), seen(&change.after)) {
-            (None, None) => return None,
-            (None, Some(after)) => ("ADDED", after),
-            (Some(_), Some(after)) => ("MODIFIED", after),
-            (Some(before), None) => ("DELETED", before),
-        };
-        object["metadata"]["resourceVersion"] = json!(change.version.to_string());
-        Some(json!({"type": kind, "object": object}))
+        let seen = |object: &Option<Object>| object.clone().filter(|object| self.matches(object));
+        match (seen(&change.before), seen(&change.after)) {
+            (None, None) => None,
+            (None, Some(after)) => Some(line("ADDED", &after)),
+            (Some(_), Some(after)) => Some(line("MODIFIED", &after)),
+            (Some(before), None) => {
+                let mut before = Value::clone(&before);
+                before["metadata"]["resourceVersion"] = json!(change.version.to_string());
+                Some(line("DELETED", &before))
+            }
+        }
     }
+}
+
+/// An event as a watch brings it. The real server writes the type first, too.
+fn line(kind: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
 fn terms(selector: &str) -> Vec<Term> {
@@ -396,7 +406,13 @@ impl Target {
 }
 
 impl State {
-    fn put(&mut self, key: &Name, mut object: Value, by_hand: bool) -> Value {
+    /// The objects of a resource.
+    fn of<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Object> {
+        let first = (resource.to_owned(), String::new(), String::new());
+        self.objects.range(first..).take_while(move |((of, ..), _)| of == resource).map(|(_, object)| object)
+    }
+
+    fn put(&mut self, key: &Name, mut object: Value, by_hand: bool) -> Object {
         self.version += 1;
         let before = self.objects.get(key).cloned();
         let (_, version, kind) = KINDS.into_iter().find(|(known, ..)| *known == key.0).unwrap();
@@ -412,19 +428,20 @@ impl State {
             object["metadata"]["generation"] = json!(generation + 1);
         }
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Arc::new(object);
         self.objects.insert(key.clone(), object.clone());
         self.changed(key, before, Some(object.clone()), by_hand);
         object
     }
 
-    fn take_away(&mut self, key: &Name, by_hand: bool) -> Option<Value> {
+    fn take_away(&mut self, key: &Name, by_hand: bool) -> Option<Object> {
         let before = self.objects.remove(key)?;
         self.version += 1;
         self.changed(key, Some(before.clone()), None, by_hand);
         Some(before)
     }
 
-    fn changed(&mut self, key: &Name, before: Option<Value>, after: Option<Value>, by_hand: bool) {
+    fn changed(&mut self, key: &Name, before: Option<Object>, after: Option<Object>, by_hand: bool) {
         let change = Change { version: self.version, resource: key.0.clone(), before, after, by_hand };
         if let Some(observer) = &mut self.observer {
             observer(&change);
@@ -434,15 +451,15 @@ impl State {
 
     fn list(&self, target: &Target, request: &Request) -> Answer {
         let filter = Filter::of(target, request);
-        let items = self.objects.iter().filter(|((resource, ..), _)| *resource == target.resource);
-        let items: Vec<_> = items.map(|(_, object)| object).filter(|object| filter.matches(object)).collect();
-        Answer::Whole(
-            200,
-            json!({
-                "apiVersion": target.version, "kind": format!("{}List", target.kind),
-                "metadata": {"resourceVersion": self.version.to_string()}, "items": items,
-            }),
-        )
+        let items = self.of(&target.resource).filter(|object| filter.matches(object));
+        let items: Vec<Value> = items.map(|object| Value::clone(object)).collect();
+        let mut list = json!({
+            "apiVersion": target.version, "kind": format!("{}List", target.kind),
+            "metadata": {"resourceVersion": self.version.to_string()},
+        });
+        // The macro would copy them again.
+        list["items"] = items.into();
+        Answer::Whole(200, list.into())
     }
 
     fn create(&mut self, target: &Target, mut body: Value) -> Answer {
@@ -457,7 +474,11 @@ impl State {
             return refused(409, "AlreadyExists", &text);
         }
         // Nobody reads Events here.
-        if key.0 == "events" { Answer::Whole(201, body) } else { Answer::Whole(201, self.put(&key, body, false)) }
+        if key.0 == "events" {
+            Answer::Whole(201, body.into())
+        } else {
+            Answer::Whole(201, self.put(&key, body, false))
+        }
     }
 
     fn patch(&mut self, target: &Target, patch: &Value, applies: bool) -> Answer {
@@ -466,7 +487,7 @@ impl State {
         if let Some(refusal) = precondition(target, &present, &patch["metadata"]) {
             return refusal;
         }
-        let mut patched = present.clone();
+        let mut patched = Value::clone(&present);
         if applies && let Some(before) = self.applied.insert(key, patch.clone()) {
             take_off(&mut patched, &before, patch);
         }
@@ -500,12 +521,12 @@ impl State {
         let mut before = present.clone();
         prune(&mut before);
         if object == before {
-            return Answer::Whole(200, object);
+            return Answer::Whole(200, object.into());
         }
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         if deleting && object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
             self.take_away(&target.key(), false);
-            return Answer::Whole(200, object);
+            return Answer::Whole(200, object.into());
         }
         Answer::Whole(200, self.put(&target.key(), object, false))
     }
@@ -517,10 +538,10 @@ impl State {
             return Some(refusal);
         }
         if present["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
-            let mut object = present;
-            if object["metadata"]["deletionTimestamp"].is_string() {
-                return Some(Answer::Whole(200, object));
+            if present["metadata"]["deletionTimestamp"].is_string() {
+                return Some(Answer::Whole(200, present));
             }
+            let mut object = Value::clone(&present);
             let generation = object["metadata"]["generation"].as_i64().unwrap_or(1);
             object["metadata"]["generation"] = json!(generation + 1);
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:01Z");
@@ -528,12 +549,13 @@ impl State {
         }
         self.take_away(key, false);
         if key.0 == "pods" {
-            let mut object = present;
+            let mut object = Value::clone(&present);
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:01Z");
-            return Some(Answer::Whole(200, object));
+            return Some(Answer::Whole(200, object.into()));
         }
-        Some(Answer::Whole(200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})))
+        let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+        Some(Answer::Whole(200, success.into()))
     }
 }
 
@@ -601,7 +623,7 @@ fn drop_nulls(value: &mut Value) {
 
 /// An answer that is none.
 pub fn refused(code: u16, reason: &str, message: &str) -> Answer {
-    Answer::Whole(code, status(code, reason, message))
+    Answer::Whole(code, status(code, reason, message).into())
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Value {

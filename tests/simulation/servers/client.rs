@@ -121,7 +121,7 @@ fn stream(mut watch: api::Watch, seconds: u64, link: Arc<Link>) -> Answered {
                 link.bring(watch.resource()).await;
                 for event in events {
                     link.lag(watch.resource()).await;
-                    let frame = http_body::Frame::data(Bytes::from(format!("{event}\n")));
+                    let frame = http_body::Frame::data(Bytes::from(event));
                     if sender.send(Ok(frame)).is_err() {
                         return;
                     }
@@ -209,6 +209,9 @@ impl Transport for Way {
 }
 
 fn pairs(query: &str) -> BTreeMap<String, String> {
+    if query.is_empty() {
+        return BTreeMap::new();
+    }
     let pairs = reqwest::Url::parse(&format!("http://simulated/?{query}")).unwrap();
     pairs.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }

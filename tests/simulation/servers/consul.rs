@@ -48,6 +48,9 @@ pub fn denied(request: &Request) -> Option<Answer> {
     (!errors.is_empty()).then(|| json(409, &json!({"Results": null, "Errors": errors})))
 }
 
+/// The end of the name of a session of another installation that has a cluster's name.
+const NAMESAKE: &str = "elsewhere/consul/0";
+
 /// The servers, as one.
 pub struct Consul {
     state: Mutex<State>,
@@ -166,7 +169,8 @@ impl Consul {
         let now = self.now();
         state.leaderless = now + u64::try_from(leaderless.as_millis()).unwrap_or(0);
         let from = state.leaderless;
-        for id in state.sessions.keys().cloned().collect::<Vec<_>>() {
+        let renewed = state.sessions.iter().filter(|(_, session)| !session.name.ends_with(NAMESAKE));
+        for id in renewed.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             state.renew(&id, from);
         }
         state.index += 1;
@@ -203,11 +207,36 @@ impl Consul {
         if now < state.leaderless {
             return None;
         }
-        let (id, session) = state.sessions.iter().find(|(_, session)| session.name.starts_with(name))?;
+        let ends = |session: &Session| session.name.starts_with(name) && !session.name.ends_with(NAMESAKE);
+        let (id, session) = state.sessions.iter().find(|(_, session)| ends(session))?;
         let (id, renewed) = (id.clone(), now.saturating_sub(session.renewed));
         state.end(&id, now);
         self.tell(state);
         Some(renewed)
+    }
+
+    /// A third cluster with copied values has a session of this name for as long.
+    pub fn come_as(&self, cluster: &str, lasts: u64) {
+        let mut state = self.lock();
+        let now = self.now();
+        if now < state.leaderless {
+            return;
+        }
+        state.index += 1;
+        state.made += 1;
+        let id = format!("00000000-0000-0000-0000-{:012}", state.made);
+        let session = Session {
+            name: format!("{cluster}{NAMESAKE}"),
+            node: "elsewhere".into(),
+            ttl: "10s".into(),
+            lock_delay: 0,
+            create_index: state.index,
+            ends: now + lasts,
+            ends_at_last: now + lasts,
+            renewed: now,
+        };
+        state.sessions.insert(id, session);
+        self.tell(state);
     }
 
     /// A person deletes a key, or puts something else there, which leaves the lock as it is. Returns whether it was deleted.

@@ -79,7 +79,8 @@ impl Weather {
         } = *self;
         // Who does not hear of its pods does not know whom to demote.
         let hears = !silent.contains(&"pods") && !behind.contains(&"pods");
-        let may = denied.is_none_or(|denied| !matches!(denied.resource, None | Some("pods" | "leases")));
+        let may =
+            denied.is_none_or(|denied| !matches!(denied.resource, None | Some("pods" | "leases" | "endpointslices")));
         !requests_cut && !answers_cut && !refused && slow <= PROMPT && late == 0 && hears && may
     }
 

@@ -4,21 +4,47 @@
 //! the other cluster has answered the record without a leader, too, one transaction hands over the lock. Whenever an answer is missing, or
 //! the store refuses, this cluster elects again, in a new term.
 
-use super::Election;
-use super::fitness::Decision;
+use super::bidding::Bidding;
+use super::fitness::{Decision, Fitness};
+use super::giving::Giving;
 use super::phase::Phase;
+use super::pod_writes::PodWrites;
+use super::records::Records;
+use super::report::Report;
+use super::routes::Routes;
+use super::terms::Terms;
 use super::workloads::Target::Follow;
+use super::workloads::WorkloadReconciler;
+use crate::identity::Identity;
 use crate::step::Step;
-use crate::switchover::{Asked, Obstacle, Target, Verdict};
+use crate::switchover::{Asked, Target};
 use crate::timers::Timer;
 use crate::view::{Desired, View};
 use crate::{
     Bid, Command, Failure, Instant, Offer, PlacedBid, Reason, Record, RecordOutcome, Rival, Stored, SwitchoverMark,
-    Timestamp, Version,
+    Timestamp,
 };
 
+/// What goes on between this cluster and the one that the lock is offered to, or that offers it.
+#[derive(Clone, Debug)]
+pub(super) struct Across {
+    pub(super) giving: Giving,
+    pub(super) bidding: Bidding,
+}
+
+/// The parts that this cluster's answer to an offer concerns.
+pub(super) struct Bids<'e> {
+    pub(super) bidding: &'e mut Bidding,
+    pub(super) fitness: &'e mut Fitness,
+    pub(super) records: &'e Records,
+    pub(super) pod_writes: &'e PodWrites,
+    pub(super) routes: &'e Routes,
+    pub(super) workloads: &'e WorkloadReconciler,
+    pub(super) known_generation: i64,
+}
+
 /// The other cluster's answer to the present record.
-enum Bidder<'a> {
+pub(super) enum Bidder<'a> {
     /// The other cluster can lead.
     Ready(&'a PlacedBid),
     /// The other cluster can't lead now.
@@ -27,28 +53,26 @@ enum Bidder<'a> {
     Silent,
 }
 
-impl Election {
-    /// H14: the switchover to another cluster that is to be carried out now.
-    fn handed_over<'a>(&self, record: &Record, view: &View<'a>) -> Option<(&'a Asked, &'a str)> {
-        let asked = view.switchovers.wanted(record)?;
-        let Target::Cluster(cluster) = &asked.to else { return None };
-        let present = view.policy.shared
-            && view.following.is_none()
-            && view.desired == Desired::Run
-            && record.election == self.id.uid
-            && record.term == asked.from_term
-            && self.terms.highest() == asked.from_term;
-        present.then_some((asked, cluster))
+impl Across {
+    pub(super) fn new(owner: &str) -> Self {
+        Self { giving: Giving::default(), bidding: Bidding::new(owner) }
     }
 
-    /// C12: the other cluster's answer to this record, or `None` if the record offers it nothing.
-    fn bidder<'a>(&self, record: &Record, version: Version, view: &View<'a>) -> Option<Bidder<'a>> {
-        let (asked, cluster) = self.handed_over(record, view)?;
+    /// C12: the other cluster's answer to the record, or `None` if the record offers it nothing.
+    pub(super) fn bidder<'a>(
+        &self,
+        stored: &Stored,
+        terms: Terms,
+        id: &Identity,
+        view: &View<'a>,
+    ) -> Option<Bidder<'a>> {
+        let Stored::Ours(version, record) = stored else { return None };
+        let (asked, cluster) = handed_over(record, terms, id, view)?;
         record.offer.as_ref().filter(|offer| offer.switchover == asked.id && offer.cluster == cluster)?;
         let answers = |placed: &&PlacedBid| {
             placed.cluster == cluster
                 && placed.session.is_some()
-                && (&placed.bid.switchover, placed.bid.saw) == (&asked.id, version)
+                && (&placed.bid.switchover, placed.bid.saw) == (&asked.id, *version)
                 && self.giving.refused != Some(placed.version)
         };
         Some(match view.bids.iter().find(answers) {
@@ -59,15 +83,21 @@ impl Election {
     }
 
     /// The decision that follows from an offer of the lock, or `None` if the offer changes nothing.
-    pub(super) fn give_way<'a>(&mut self, stored: &Stored, step: &mut Step<'a>) -> Option<Decision<'a>> {
+    pub(super) fn give_way<'a>(
+        &mut self,
+        stored: &Stored,
+        terms: Terms,
+        workloads: &WorkloadReconciler,
+        step: &mut Step<'a>,
+    ) -> Option<Decision<'a>> {
         let now = step.view.now;
         let Stored::Ours(version, record) = stored else { return None };
         let led = record.holder.is_some();
         // W12.
-        if !led && !self.workloads.outlasting(step).is_empty() {
+        if !led && !workloads.outlasting(step).is_empty() {
             return None;
         }
-        match self.bidder(record, *version, step.view)? {
+        match self.bidder(stored, terms, step.id, step.view)? {
             Bidder::Ready(_) => {
                 self.giving.answered();
                 if led {
@@ -88,18 +118,16 @@ impl Election {
 
     /// While this cluster has a leader: writes into the record to which cluster the lock is offered, and removes answers that no operator
     /// waits for.
-    pub(super) fn offer(&mut self, record: &Record, version: Version, step: &mut Step) {
+    pub(super) fn offer(&mut self, stored: &Stored, records: &mut Records, routes: &Routes, step: &mut Step) {
         let view = step.view;
-        if !matches!(self.phase, Phase::Idle) || !view.policy.shared {
+        let Some(record) = stored.record() else { return };
+        if !matches!(records.phase, Phase::Idle) || !view.policy.shared {
             return;
         }
-        let offer = self
-            .handed_over(record, view)
+        let offer = handed_over(record, records.terms, step.id, view)
             .map(|(asked, cluster)| Offer { switchover: asked.id.clone(), cluster: cluster.to_owned() });
         if record.offer != offer {
-            let operator_id = self.id.operator_id.clone();
-            let offering = Record { offer, operator_id, term_by_version: false, ..record.clone() };
-            return self.amend(record, version, offering, step);
+            return records.amend(stored, Record { offer, ..record.clone() }, routes, step);
         }
         if let (None, Some(placed)) = (&record.offer, view.bids.first())
             && self.giving.cleared.as_ref().is_none_or(|(op, version)| op.is_none() && *version != placed.version)
@@ -112,9 +140,10 @@ impl Election {
 
     /// C11: hands over the lock if it is offered. The caller has checked that no leader is recorded here, no pod shows otherwise, and no
     /// workload runs any more. Returns whether the lock must not be released.
-    pub(super) fn hand_over_lock(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
+    pub(super) fn hand_over_lock(&mut self, stored: &Stored, records: &mut Records, step: &mut Step) -> bool {
         let view = step.view;
-        let placed = match self.bidder(record, version, view) {
+        let &Stored::Ours(version, ref record) = stored else { return false };
+        let placed = match self.bidder(stored, records.terms, step.id, view) {
             Some(Bidder::Ready(placed)) if !self.giving.is_over(version, view.now) => placed,
             Some(Bidder::Silent) => return !self.giving.is_over(version, view.now),
             _ => return false,
@@ -140,16 +169,23 @@ impl Election {
         };
         let (key, to) = (view.key.clone(), Box::new(placed.clone()));
         let op = step.request(Command::GiveRecord { key, version, to, record: Box::new(given.clone()) });
-        self.phase = Phase::Giving(op, Box::new((placed.clone(), given)));
+        records.phase = Phase::Giving(op, Box::new((placed.clone(), given)));
         true
     }
 
     /// Takes the outcome of the transaction. H11: if the outcome is unknown, the operator reads the record. As long as the record is this
     /// cluster's, its next write makes a late transaction fail.
-    pub(super) fn take_given(&mut self, (to, record): (PlacedBid, Record), given: RecordOutcome, now: Instant) {
+    pub(super) fn take_given(
+        &mut self,
+        (to, record): (PlacedBid, Record),
+        given: RecordOutcome,
+        records: &mut Records,
+        report: &mut Report,
+        now: Instant,
+    ) {
         match given {
             RecordOutcome::Written(version) => {
-                self.backoff.reset();
+                report.backoff.reset();
                 let rival = Rival {
                     cluster: Some(to.cluster),
                     term: record.term,
@@ -159,57 +195,35 @@ impl Election {
                     election: (to.namespace, to.name),
                     ..Rival::default()
                 };
-                self.lock.take_written(version, Stored::HeldByOther(version, rival));
+                records.lock.take_written(version, Stored::HeldByOther(version, rival));
             }
             RecordOutcome::Failed(Failure::Unknown(text)) => {
-                self.lock.forget();
-                self.fail(Failure::Unknown(text), now);
+                records.lock.forget();
+                report.fail(Failure::Unknown(text), now);
             }
             RecordOutcome::Conflict | RecordOutcome::Delayed => {
                 self.giving.refused = Some(to.version);
-                self.lock.forget();
+                records.lock.forget();
             }
             RecordOutcome::Failed(failure) => {
                 self.giving.refused = Some(to.version);
-                self.fail(failure, now);
+                report.fail(failure, now);
             }
         }
     }
+}
 
-    /// The verdict on a switchover by which another cluster has got the lock.
-    pub(super) fn judge_given(&self, asked: &Asked) -> Option<Verdict> {
-        let rival = self.lock.stored()?.rival()?;
-        rival.switchover.as_ref().filter(|mark| mark.id == asked.id && mark.cluster.is_some())?;
-        Some(match &rival.holder {
-            Some(holder) => Verdict::DoneElsewhere(rival.term, holder.clone()),
-            None => Verdict::UnderWay,
-        })
-    }
-
-    /// The verdict on a switchover to another cluster while this one has the lock, in the term that is to end.
-    pub(super) fn judge_offered(&self, stored: &Stored, record: &Record, view: &View) -> Verdict {
-        let bidder = stored.version().and_then(|version| Some((version, self.bidder(record, version, view)?)));
-        match (bidder, &record.holder) {
-            (None, Some(_)) => Verdict::ReadyElsewhere,
-            (Some(_), None) => Verdict::UnderWay,
-            (Some((_, Bidder::Unable)), Some(_)) => Verdict::Blocked(Obstacle::NotReady { answers: true }),
-            (Some((version, Bidder::Silent)), Some(_)) if self.giving.is_over(version, view.now) => {
-                Verdict::Blocked(Obstacle::NotReady { answers: false })
-            }
-            (None, None) | (Some(_), Some(_)) => Verdict::Unsettled,
-        }
-    }
-
+impl Bids<'_> {
     /// Answers an offer to this cluster, if there is one.
     pub(super) fn bid(&mut self, step: &mut Step) {
         let view = step.view;
-        let offer = match self.lock.stored() {
+        let offer = match self.records.lock.stored() {
             Some(Stored::HeldByOther(version, rival)) => rival.offer.clone().map(|offer| (*version, offer)),
             _ => None,
         };
         let Some((saw, offer)) = offer else { return self.bidding.forget() };
         let eligible = self.could_lead(step);
-        let record = self.make_record(view, None, None, Timestamp(0));
+        let record = self.records.make_record(None, None, Timestamp(0), step);
         let placed = view.bids.iter().find(|placed| placed.cluster == offer.cluster);
         self.bidding.place(Bid { switchover: offer.switchover, saw, eligible, record }, placed, step);
     }
@@ -221,8 +235,21 @@ impl Election {
             && view.policy.validity.lasts(view.now)
             && view.now >= view.policy.not_before
             && self.known_generation <= view.generation
-            && !self.somebody_may_lead(view)
+            && !self.pod_writes.somebody_may_lead(self.routes, step.id, view)
             && !self.workloads.lets_run(Follow, step);
-        may && matches!(self.fitness.decide(None, &self.troubles, step), Decision::Elect(..))
+        may && matches!(self.fitness.decide(None, &self.pod_writes.troubles, step), Decision::Elect(..))
     }
+}
+
+/// H14: the switchover to another cluster that is to be carried out now.
+fn handed_over<'a>(record: &Record, terms: Terms, id: &Identity, view: &View<'a>) -> Option<(&'a Asked, &'a str)> {
+    let asked = view.switchovers.wanted(record)?;
+    let Target::Cluster(cluster) = &asked.to else { return None };
+    let present = view.policy.shared
+        && view.following.is_none()
+        && view.desired == Desired::Run
+        && record.election == id.uid
+        && record.term == asked.from_term
+        && terms.highest() == asked.from_term;
+    present.then_some((asked, cluster))
 }

@@ -8,7 +8,7 @@ use crate::eligibility::eligible_by_force;
 use crate::identity::Identity;
 use crate::step::{Ops, Step};
 use crate::view::View;
-use crate::{Holder, Instant, NotEligible, OpId, Pod, Rank, Reason, Record, Uid};
+use crate::{Holder, Instant, Known, NotEligible, OpId, Pod, Rank, Reason, Record, Uid};
 
 /// The decision that would be made, and the chance of each candidate.
 #[derive(Clone, Debug)]
@@ -51,8 +51,16 @@ pub enum Verdict {
     Nobody,
 }
 
-/// The forecast for this view of an election. `record` is the lock's record, as it was read.
-pub(crate) fn forecast<'a>(name: &str, uid: &Uid, view: &View<'a>, record: Option<&Record>) -> Forecast<'a> {
+/// The decision that an operator would make about the leadership from these facts alone, without knowing which pods failed their probe
+/// earlier or could not be labelled. The call does nothing and remembers nothing. `record` is the lock's record, as it was read. Returns
+/// `None` if there is no valid spec.
+pub fn forecast<'a>(known: &Known<'a>, name: &str, uid: &Uid, record: Option<&Record>) -> Option<Forecast<'a>> {
+    let spec = known.spec?;
+    Some(forecast_by(&View::new(known, spec.scope, spec.rules, &[]), name, uid, record))
+}
+
+/// The same by this view.
+pub(super) fn forecast_by<'a>(view: &View<'a>, name: &str, uid: &Uid, record: Option<&Record>) -> Forecast<'a> {
     let id = Identity { name: name.into(), uid: uid.clone(), operator_id: String::new() };
     let (mut fitness, troubles) = (Fitness::default(), Troubles::default());
     let mut ops = Ops::after(OpId(0));

@@ -1,23 +1,38 @@
 //! Continues a handover that is under way, or ends it.
 
-use super::Election;
+use super::fitness::Fitness;
 use super::phase::{Phase, Withdrawal};
+use super::pod_writes::PodWrites;
+use super::records::Records;
+use super::report::{Report, leadership};
+use super::routes::Routes;
+use super::withdraw::is_clean;
 use crate::handover::{Handover, Progress, Purpose};
 use crate::step::Step;
 use crate::view::{Desired, Situation};
 use crate::{Announcement, Command, Pod, PodChange, Transition};
 
-impl Election {
+/// The parts that a handover concerns.
+pub(super) struct HandingOver<'e> {
+    pub(super) records: &'e mut Records,
+    pub(super) report: &'e mut Report,
+    pub(super) fitness: &'e mut Fitness,
+    pub(super) pod_writes: &'e PodWrites,
+    pub(super) routes: &'e Routes,
+    pub(super) withdrawal: &'e mut Withdrawal,
+}
+
+impl HandingOver<'_> {
     /// Continues a handover. Returns whether it ended.
-    pub(super) fn hand_over(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
+    pub(super) fn go_on(&mut self, mut handover: Box<Handover>, step: &mut Step) -> bool {
         let view = step.view;
-        self.situation = Situation::HandingOver;
-        if self.lock.is_past(handover.version) {
+        self.report.situation = Situation::HandingOver;
+        if self.records.lock.is_past(handover.version) {
             // Another writer wrote or deleted the record meanwhile, so the operator decides the rest again.
             return true;
         }
         if view.desired == Desired::Refuse {
-            self.leader = None;
+            self.report.leader = None;
             return true;
         }
         if handover.is_refused() && handover.purpose == Purpose::Restore {
@@ -25,35 +40,35 @@ impl Election {
             return true;
         }
         if handover.is_refused()
-            && handover
-                .target()
-                .is_some_and(|target| self.fitness.gives_way(&target.uid, &handover.record, &self.troubles, view))
+            && handover.target().is_some_and(|target| {
+                self.fitness.gives_way(&target.uid, &handover.record, &self.pod_writes.troubles, view)
+            })
         {
             if handover.has_fenced() {
-                self.lock.fence(handover.version);
+                self.records.lock.fence(handover.version);
             }
             return true;
         }
-        let promotions = &self.promotions;
+        let promotions = &self.pod_writes.promotions;
         let promoting = |pod: &Pod| promotions.may_come_to(pod);
-        let (troubles, lock) = (&self.troubles, &self.lock);
+        let (troubles, lock) = (&self.pod_writes.troubles, &self.records.lock);
         let left = |pod: &Pod| troubles.is_left(pod, lock, view);
         match handover.advance(&promoting, &left, step) {
             Progress::Waiting => {
-                self.phase = Phase::HandingOver(handover);
+                self.records.phase = Phase::HandingOver(handover);
                 false
             }
             Progress::Abandoned => {
-                self.lock.forget();
+                self.records.lock.forget();
                 true
             }
             Progress::Done if !self.has_routed(&handover, step) => {
-                self.phase = Phase::HandingOver(handover);
+                self.records.phase = Phase::HandingOver(handover);
                 false
             }
             Progress::Done => {
                 if handover.fenced {
-                    self.lock.fence(handover.version);
+                    self.records.lock.fence(handover.version);
                 }
                 self.finish(*handover, step);
                 true
@@ -64,24 +79,24 @@ impl Election {
     /// Whether the slices have followed, too. The operator retries a refused slice afterwards.
     fn has_routed(&self, handover: &Handover, step: &Step) -> bool {
         match handover.purpose {
-            Purpose::Withdraw => self.routes.is_gone(&self.id, step.view),
+            Purpose::Withdraw => self.routes.is_gone(step.id, step.view),
             Purpose::Elect(_) | Purpose::Restore | Purpose::Tidy => {
-                self.routes.is_settled(&handover.record, &self.id, step.view)
+                self.routes.is_settled(&handover.record, step.id, step.view)
             }
         }
     }
 
     fn finish(&mut self, handover: Handover, step: &mut Step) {
         let view = step.view;
-        if !handover.target().is_some_and(|target| self.troubles.has(&target.uid, PodChange::Promote)) {
-            self.failure = None;
+        if !handover.target().is_some_and(|target| self.pod_writes.troubles.has(&target.uid, PodChange::Promote)) {
+            self.report.failure = None;
         }
         let took = self.fitness.take_duration(view.now);
         let Handover { record, previous, purpose, version, after_others, .. } = handover;
         match purpose {
             Purpose::Elect(reason) => {
                 self.fitness.note_change(reason, view.now);
-                self.leader = record.holder.clone().map(|holder| (record.term, holder, record.since));
+                self.report.leader = leadership(&record);
                 let previous =
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
                 let leader = record.holder;
@@ -91,15 +106,17 @@ impl Election {
                 }
             }
             Purpose::Restore | Purpose::Tidy => {
-                self.leader = record.holder.map(|holder| (record.term, holder, record.since));
+                self.report.leader = leadership(&record);
             }
             // H12: the operator takes the stamps off before it deletes the record, by which they are found.
-            Purpose::Withdraw if after_others && !self.is_clean(view) => self.leader = None,
+            Purpose::Withdraw if after_others && !is_clean(self.pod_writes, self.routes, &self.records.lock, step) => {
+                self.report.leader = None;
+            }
             Purpose::Withdraw => {
-                self.leader = None;
-                self.withdrawal = Withdrawal::Listed;
+                self.report.leader = None;
+                *self.withdrawal = Withdrawal::Listed;
                 let op = step.request(Command::DeleteRecord { key: view.key.clone(), version });
-                self.phase = Phase::Deleting(op);
+                self.records.phase = Phase::Deleting(op);
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::lock::Lock;
-use crate::identity::Identity;
 use crate::view::View;
 use crate::{DrainObligation, Instant, Record, Stored, Timestamp, Version, Workload, WorkloadKind};
 
@@ -130,7 +129,7 @@ impl Obligations {
     }
 
     /// W3: this cluster's record as it is when all workloads have ended here, or `None` if it says so already.
-    pub(super) fn ended(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+    pub(super) fn ended(&self, own: &Record, view: &View) -> Option<Record> {
         let mut obligation = own.drain_obligation.clone().filter(|obligation| !obligation.ended).or_else(|| {
             let none = own.drain_obligation.is_none();
             self.to_record(Some(own), Some(own), view).filter(|_| none)
@@ -141,12 +140,12 @@ impl Obligations {
         // Workloads that others left before continue to end, whichever cluster has the lock.
         let left = self.wait(Some(own), view.now).map(|until| until.since(view.now).as_millis().div_ceil(1000));
         obligation.waits_seconds = left.and_then(|left| left.try_into().ok()).unwrap_or_default();
-        Some(with_obligation(own, Some(obligation), id))
+        Some(Record { drain_obligation: Some(obligation), ..own.clone() })
     }
 
     /// While this cluster leads: the record that says how long the workloads about to be enabled may take to end, and, for W6, which ticks
     /// were run. `None` if the present record says so already.
-    pub(super) fn announced(&self, own: &Record, id: &Identity, view: &View) -> Option<Record> {
+    pub(super) fn announced(&self, own: &Record, view: &View) -> Option<Record> {
         let wanted = self.to_record(Some(own), Some(own), view);
         // The predecessor's part of the record may name a later tick than this cluster has run.
         let later = |wanted: &DrainObligation, told: &DrainObligation| {
@@ -159,7 +158,7 @@ impl Obligations {
             }
             (wanted, told) => wanted.is_some() != told.is_some(),
         };
-        differs.then(|| with_obligation(own, wanted, id))
+        differs.then(|| Record { drain_obligation: wanted, ..own.clone() })
     }
 }
 
@@ -190,16 +189,6 @@ fn bounded(obligation: DrainObligation, view: &View) -> DrainObligation {
         waits_seconds: obligation.waits_seconds.min(most),
         ticks: obligation.ticks.into_iter().map(|(name, tick)| (name, tick.min(latest))).collect(),
         ended: obligation.ended,
-    }
-}
-
-/// The same record, in the same term.
-fn with_obligation(record: &Record, obligation: Option<DrainObligation>, id: &Identity) -> Record {
-    Record {
-        drain_obligation: obligation,
-        term_by_version: false,
-        operator_id: id.operator_id.clone(),
-        ..record.clone()
     }
 }
 

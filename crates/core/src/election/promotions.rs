@@ -1,7 +1,6 @@
 //! H11 and C4: promotions whose outcome is unknown. They wait for their turn, are on their way, or were not answered.
 //!
-//! A promotion is for one version of its pod, so it has no effect once the pod has a later version. If the election continues without such
-//! a promotion, the operator writes to the pod, and counts it as a leader until the API server has acknowledged that write. It does the
+//! If the election continues without such a promotion, the operator writes to the pod, and counts it as a leader until the API server has acknowledged that write. It does the
 //! same for workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::backoff::Backoff;
 use crate::handover::Fence;
 use crate::marking::Before;
+use crate::ownership::written_on;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
+use crate::write::Late;
 use crate::{
-    Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Term, Uid, Version,
+    Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Scope, Term, Uid,
     give_back,
 };
 
@@ -25,9 +26,7 @@ pub(super) struct Promotions(BTreeMap<Uid, Box<Promotion>>);
 #[derive(Clone, Debug)]
 struct Promotion {
     name: String,
-    /// The version of the pod that the promotions are for.
-    version: Version,
-    ops: BTreeSet<OpId>,
+    late: Late,
     /// The write that makes them fail.
     fence: Option<Fence>,
     backoff: Backoff,
@@ -44,7 +43,7 @@ impl Promotions {
 
     /// H8: whether a promotion of a pod may still be carried out, if the pod is as it was seen.
     pub(super) fn may_come_to(&self, pod: &Pod) -> bool {
-        self.0.get(&pod.uid).is_some_and(|promotion| promotion.version >= pod.version)
+        self.0.get(&pod.uid).is_some_and(|promotion| promotion.late.may_change(pod.version))
     }
 
     /// Notes the promotions among the requests that are about to be sent.
@@ -55,22 +54,25 @@ impl Promotions {
                 continue;
             }
             let new = || {
-                let (name, version) = (write.name.clone(), write.version);
                 let backoff = Backoff::new(&write.uid.0);
-                Box::new(Promotion { name, version, ops: BTreeSet::new(), fence: None, backoff })
+                Box::new(Promotion { name: write.name.clone(), late: Late::default(), fence: None, backoff })
             };
             let known = self.0.entry(write.uid.clone()).or_insert_with(new);
-            if known.version < write.version {
+            known.late.reach(write.version);
+            if known.late.is_empty() {
                 *known = new();
             }
-            known.ops.insert(*op);
+            known.late.send(*op, write.version);
         }
     }
 
     /// Forgets promotions that can have no effect any more, as the known pods show.
     pub(super) fn forget(&mut self, gone: &BTreeSet<Uid>, pods: &[&Pod]) {
         self.retain(|uid, promotion| {
-            !gone.contains(uid) && !pods.iter().any(|pod| pod.uid == *uid && pod.version > promotion.version)
+            if let Some(pod) = pods.iter().find(|pod| pod.uid == *uid) {
+                promotion.late.reach(pod.version);
+            }
+            !gone.contains(uid) && !promotion.late.is_empty()
         });
     }
 
@@ -83,23 +85,20 @@ impl Promotions {
     pub(super) fn take(&mut self, op: OpId, outcome: &Outcome) {
         let Outcome::PodWritten(written) = outcome else { return };
         self.retain(|_, promotion| {
-            if !promotion.ops.contains(&op) {
-                return true;
-            }
-            match written {
-                PodOutcome::Failed(Failure::Unknown(_)) => {}
-                // This promotion was not carried out, but an earlier one may still be.
-                PodOutcome::Failed(_) => drop(promotion.ops.remove(&op)),
-                // A promotion that changed nothing does not stop an earlier one either.
-                PodOutcome::Written(pod) if pod.version <= promotion.version => drop(promotion.ops.remove(&op)),
-                PodOutcome::Written(_) | PodOutcome::Conflict | PodOutcome::Gone => promotion.ops.clear(),
-            }
-            !promotion.ops.is_empty()
+            promotion.late.take(op, written);
+            !promotion.late.is_empty()
         });
     }
 
     /// C4: writes to the pods whose promotions no handover awaits any more. `leader` stays as it is.
-    pub(super) fn fence(&mut self, leader: Option<&Pod>, former: &[Markings], term: Term, step: &mut Step) {
+    pub(super) fn fence(
+        &mut self,
+        leader: Option<&Pod>,
+        former: &[Markings],
+        scopes: &[&Scope],
+        term: Term,
+        step: &mut Step,
+    ) {
         let Step { id, view, .. } = *step;
         for (uid, promotion) in &mut self.0 {
             if leader.is_some_and(|leader| leader.uid == *uid) {
@@ -114,7 +113,7 @@ impl Promotions {
                 Some(pod) => Fence::due(pod.clone()),
                 None => Fence::unread(promotion.name.clone()),
             });
-            fence.advance(|pod| stamp(&id.name, term, pod, former, view), step);
+            fence.advance(|pod| stamp(&id.name, term, pod, (former, scopes), view), step);
         }
     }
 
@@ -129,7 +128,7 @@ impl Promotions {
         let promotion = self.0.get_mut(uid)?;
         // A write that changed nothing does not stop the promotion.
         let unchanged = match &outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) if pod.version <= promotion.version => {
+            Outcome::PodWritten(PodOutcome::Written(pod)) if promotion.late.may_change(pod.version) => {
                 Some(format!("a write to pod {} changed nothing", pod.name))
             }
             _ => None,
@@ -148,7 +147,13 @@ impl Promotions {
 }
 
 /// A patch that changes the pod's version whatever is on the pod, because the API server does not write a patch without a change.
-fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View) -> (PodChange, PodPatch) {
+fn stamp(
+    election: &str,
+    term: Term,
+    pod: &Pod,
+    (former, scopes): (&[Markings], &[&Scope]),
+    view: &View,
+) -> (PodChange, PodPatch) {
     if view.foreign.contains(&pod.uid) {
         let mut patch = PodPatch::default();
         patch.note_term(term);
@@ -159,8 +164,7 @@ fn stamp(election: &str, term: Term, pod: &Pod, former: &[Markings], view: &View
     if view.selects(pod) && demotion.lacks(pod).is_some() {
         return (PodChange::Demote, demotion);
     }
-    let all: Vec<&Markings> = former.iter().chain([markings]).collect();
-    let mut patch = Markings::removal(&all, pod);
+    let mut patch = Markings::removal(&written_on(scopes, pod), pod);
     if patch.is_empty() {
         patch.stamp(election, term);
     }

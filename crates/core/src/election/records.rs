@@ -1,84 +1,48 @@
-//! Writes the record, takes the outcome, and learns from it.
+//! The election's record, and the write of it.
 
-use super::Election;
-use super::fitness::Candidate;
-use super::phase::{Intent, Phase};
-use crate::handover::{Chain, Handover, Purpose};
+use std::sync::Arc;
+
+use super::lock::Lock;
+use super::obligations::Obligations;
+use super::phase::{Intent, Phase, Verification};
+use super::routes::Routes;
+use super::terms::Terms;
+use super::workloads::Circumstances;
+use crate::handover::{Chain, Purpose};
 use crate::step::Step;
 use crate::timers::Timer;
-use crate::view::{Situation, View};
-use crate::{
-    Announcement, Command, Failure, Holder, Instant, Pod, Reason, Record, RecordOutcome, Stored, SwitchoverMark,
-    Timestamp, Version,
-};
+use crate::view::View;
+use crate::{Command, Holder, Key, OpId, Pod, Record, Stored, Timestamp, Version};
 
-impl Election {
-    /// Writes a record that names this candidate, or none. H1: before any pod is promoted.
-    pub(super) fn write(&mut self, stored: &Stored, candidate: Option<Candidate>, reason: Reason, step: &mut Step) {
-        let view = step.view;
-        self.situation = Situation::HandingOver;
-        if candidate.is_some() && self.waits_for_rival(stored, step) {
-            return;
+/// The election's record as last known, and what is under way: a write of the record, or a handover.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    pub(super) phase: Phase,
+    pub(super) lock: Lock,
+    pub(super) terms: Terms,
+    pub(super) obligations: Obligations,
+}
+
+impl Records {
+    pub(super) fn new(stored: Option<(Version, Arc<Stored>)>) -> Self {
+        let (terms, obligations) = Default::default();
+        Self { phase: Phase::Idle, lock: Lock::new(stored), terms, obligations }
+    }
+
+    /// Learns from the lock, as the view shows it with the pods and the status.
+    pub(super) fn learn(&mut self, step: &Step) {
+        let Step { id, view, .. } = *step;
+        if let (true, Some(noted)) = (view.policy.shared, view.noted) {
+            self.lock.believe(noted, view.scope, view.generation);
         }
-        match stored {
-            Stored::Damaged(..) => {
-                step.announce(Announcement::LockChanged { what: "edited by hand" });
-            }
-            Stored::Absent if matches!(reason, Reason::LockRestored | Reason::LockLost) => {
-                step.announce(Announcement::LockChanged { what: "deleted" });
-            }
-            _ => {}
-        }
-        let lost = if view.policy.shared { self.lock.last() } else { None };
-        let replaced = stored.written().or(lost).cloned();
-        let target = candidate.map(|candidate| candidate.holder(&self.id.uid));
-        let holder = target.as_ref().map(|(holder, _)| holder.clone());
-        let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
-        let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
-        let mut record = self.make_record(view, holder.clone(), replaced.as_ref(), since);
-        if let Some(mark) = &mut record.switchover {
-            mark.remains.clear();
-        }
-        record.drain_obligation = self.obligations.to_record(replaced.as_ref(), self.lock.record(), view);
-        if candidate.is_some() {
-            record.term = self.terms.next(view.first_term);
-            record.term_by_version = view.policy.shared;
-        }
-        // H14: the switchover by which this pod is elected. Another one may be accepted while the lock was given to this cluster.
-        if let (Reason::SwitchedOver, Some(asked), Some(Candidate::Pod(pod))) =
-            (reason, view.switchovers.accepted, candidate)
-            && self.switch_to(replaced.as_ref(), view).is_some_and(|to| to.uid == pod.uid)
-        {
-            record.switchover = Some(Self::mark(asked, replaced.as_ref(), pod));
-        }
-        match replaced.as_ref().map(|replaced| (&replaced.holder, &replaced.offer)) {
-            Some((_, offer)) if candidate.is_none() => record.offer.clone_from(offer),
-            // The other cluster did not get the lock. W12: the record says so for this term only.
-            Some((None, Some(offer))) => {
-                let remains = self.workloads.outlasting(step);
-                record.switchover =
-                    Some(SwitchoverMark { remains, ..SwitchoverMark::given_up(offer.switchover.clone()) });
-            }
-            _ => {}
-        }
-        for (_, stray) in view.strays {
-            let scopes = stray.record().into_iter().flat_map(Record::scopes);
-            record.add_former(scopes);
-            record.switchover = record.switchover.or_else(|| stray.record()?.switchover.clone());
-        }
-        let expected = stored.version();
-        let op =
-            step.request(Command::WriteRecord { key: view.key.clone(), expected, record: Box::new(record.clone()) });
-        let intent = Intent {
-            key: view.key.clone(),
-            record,
-            chain: self.lock.chain(expected),
-            previous: replaced.and_then(|record| record.holder),
-            purpose: Purpose::Elect(reason),
-            target,
-            slices: self.routes.seen(view),
-        };
-        self.phase = Phase::Writing(op, Box::new(intent));
+        self.terms.learn(&self.lock, id, view);
+        self.lock.learn(id, view.policy.shared);
+        self.obligations.note(&self.lock, view);
+    }
+
+    /// What the workloads depend on.
+    pub(super) fn circumstances(&self, view: &View) -> Circumstances<'_> {
+        Circumstances::of(&self.lock, self.terms, &self.obligations, view)
     }
 
     /// L1: whether to wait, because another replica of this cluster acts as well, and may undo at once what this one writes.
@@ -96,71 +60,23 @@ impl Election {
         waits
     }
 
-    /// Corrects the other pods under a record that is right, and drops from the record what is cleaned up.
-    pub(super) fn settle(&mut self, stored: &Stored, leader: Option<&Pod>, step: &mut Step) {
-        let clean = self.maintain(stored, leader, step);
-        if clean {
-            self.failure = None;
-        }
-        let (Some(record), Some(version)) = (stored.record(), stored.version()) else { return };
-        // In a shared store, another program may have written the leader's name, which does not show that its handover was completed.
-        let completed = leader.is_some() && !(step.view.policy.shared && step.view.noted.is_some());
-        if clean && !record.former.is_empty() && (completed || self.lock.is_fenced(Some(version))) {
-            let tidied = Record {
-                former: Vec::new(),
-                term_by_version: false,
-                generation: step.view.generation,
-                operator_id: self.id.operator_id.clone(),
-                ..record.clone()
-            };
-            self.amend(record, version, tidied, step);
-        }
-    }
-
-    /// While this cluster leads: whether the record says how long the workloads about to be enabled may take to end. If not, the operator
-    /// amends the record first.
-    pub(super) fn announce_obligations(&mut self, record: &Record, version: Version, step: &mut Step) -> bool {
-        let Some(announced) = self.obligations.announced(record, &self.id, step.view) else { return true };
-        if matches!(self.phase, Phase::Idle) {
-            self.amend(record, version, announced, step);
-        }
-        false
-    }
-
-    /// Writes a record that names the same holder in the same term.
-    pub(super) fn amend(&mut self, replaced: &Record, version: Version, record: Record, step: &mut Step) {
-        let (key, expected) = (step.view.key.clone(), Some(version));
-        let op = step.request(Command::WriteRecord { key: key.clone(), expected, record: Box::new(record.clone()) });
-        let (previous, chain) = (replaced.holder.clone(), self.lock.chain(expected));
-        let slices = self.routes.seen(step.view);
-        let intent = Intent { key, record, previous, chain, purpose: Purpose::Tidy, target: None, slices };
-        self.phase = Phase::Writing(op, Box::new(intent));
-    }
-
-    /// When the pod began to lead whose record was lost.
-    pub(super) fn kept_since(&self, holder: Option<&Holder>) -> Option<Timestamp> {
-        self.leader
-            .as_ref()
-            .filter(|(_, leader, _)| Some(&leader.uid) == holder.map(|h| &h.uid))
-            .map(|(.., since)| *since)
-    }
-
     /// H10: a record says which spec it was written for.
     pub(super) fn make_record(
         &self,
-        view: &View,
         holder: Option<Holder>,
         replaced: Option<&Record>,
         since: Timestamp,
+        step: &Step,
     ) -> Record {
+        let Step { id, view, .. } = *step;
         let mut record = Record {
             term: self.terms.highest(),
             term_by_version: false,
             holder,
-            operator_id: self.id.operator_id.clone(),
+            operator_id: id.operator_id.clone(),
             since,
-            election: self.id.uid.clone(),
-            election_name: self.id.name.clone(),
+            election: id.uid.clone(),
+            election_name: id.name.clone(),
             generation: view.generation,
             scope: view.scope.clone(),
             former: Vec::new(),
@@ -176,67 +92,64 @@ impl Election {
         record
     }
 
-    pub(super) fn take_written(&mut self, intent: Box<Intent>, written: RecordOutcome, now: Instant) -> Phase {
-        match written {
-            RecordOutcome::Written(version) => {
-                self.backoff.reset();
-                let stored = Stored::Ours(version, intent.record.clone().at(version));
-                if self.lock.take_written(version, stored) { self.begin(version, *intent) } else { Phase::Idle }
-            }
-            RecordOutcome::Conflict => {
-                self.lock.forget();
-                Phase::Idle
-            }
-            RecordOutcome::Delayed => {
-                self.situation = Situation::LockLost;
-                self.backoff.delay_shortly(now);
-                Phase::Idle
-            }
-            RecordOutcome::Failed(Failure::Unknown(text)) => {
-                // H11: the operator reads the record before it does anything else.
-                self.fail(Failure::Unknown(text), now);
-                self.lock.forget();
-                Phase::WriteUnknown(None, intent)
-            }
-            RecordOutcome::Failed(failure) => {
-                self.fail(failure, now);
-                Phase::Idle
-            }
-        }
+    /// Reads the record.
+    pub(super) fn read(&mut self, step: &mut Step) {
+        self.phase = Phase::Reading(self.ask(step.view.key, step));
     }
 
-    /// The record is written, so the handover that it announces begins.
-    pub(super) fn begin(&mut self, version: Version, intent: Intent) -> Phase {
-        let Intent { record, previous, chain, purpose, target, slices, key: _ } = intent;
-        if chain != Chain::Own {
-            self.routes.distrust();
-        }
-        self.routes.confirm(version, slices);
-        let record = record.at(version);
-        self.terms.see(record.term);
-        if purpose == Purpose::Tidy {
-            if chain == Chain::Own {
-                self.lock.fence(version);
-            }
-            return Phase::Idle;
-        }
-        Phase::HandingOver(Box::new(Handover::new(&self.id.name, version, record, previous, chain, purpose, target)))
+    /// H11: reads the record after a write whose outcome is unknown.
+    pub(super) fn read_back(&mut self, intent: Box<Intent>, step: &mut Step) {
+        self.phase = Phase::WriteUnknown(Some(self.ask(&intent.key, step)), intent);
     }
 
-    pub(super) fn take_read(&mut self, read: Result<Stored, Failure>, now: Instant) {
-        match read {
-            Ok(stored) => {
-                self.failure = None;
-                self.lock.take_read(stored);
-            }
-            Err(failure) => self.fail(failure, now),
-        }
-    }
-
-    pub(super) fn read_record(&mut self, step: &mut Step) {
-        let view = step.view;
-        let op = step.request(Command::ReadRecord { key: view.key.clone() });
+    fn ask(&mut self, key: &Key, step: &mut Step) -> OpId {
         self.lock.note_asked();
-        self.phase = Phase::Reading(op);
+        step.request(Command::ReadRecord { key: key.clone() })
+    }
+
+    /// Asks the API server whether the election still exists. `version` is that of the record for which the operator asks, or `None` if the
+    /// election is to be withdrawn.
+    pub(super) fn ask_election(&mut self, version: Option<Version>, step: &mut Step) {
+        let op = step.request(Command::ReadElection);
+        self.phase = Phase::AskingElection(op, version);
+    }
+
+    /// Reads pods after another writer's record, because the caches may be older than it. The operator reads only the leader and the pod
+    /// that is about to follow, because a list of a large group takes longer than the rest of a failover. It lists all pods if no pod
+    /// is to lead, or if these two are not enough, because a third one may lead. Returns whether to look again.
+    pub(super) fn verify(&mut self, record: &Record, version: Version, elected: Option<&Pod>, step: &mut Step) -> bool {
+        if let (Some(elected), false) = (elected, self.lock.is_partly_verified(version)) {
+            let leader = record.holder.as_ref().filter(|holder| holder.uid != elected.uid);
+            let names = leader.and_then(|holder| holder.pod.as_ref()).into_iter().chain([&elected.name]);
+            let reads = names.map(|name| step.request(Command::ReadPod { name: name.clone() })).collect();
+            self.phase = Phase::Verifying(Verification { reads, version, only: Some(elected.uid.clone()) });
+            return false;
+        }
+        let selectors = step.view.scope.selectors_with(Some(record));
+        if selectors.is_empty() {
+            self.lock.verify(version, None);
+            return true;
+        }
+        let op = step.request(Command::ListPods { selectors, leaders: Vec::new() });
+        self.phase = Phase::Verifying(Verification { reads: vec![op], version, only: None });
+        false
+    }
+
+    /// Writes a record in place of the one of this version.
+    pub(super) fn write(&mut self, intent: Intent, expected: Option<Version>, step: &mut Step) {
+        let (key, record) = (intent.key.clone(), Box::new(intent.record.clone()));
+        let op = step.request(Command::WriteRecord { key, expected, record });
+        self.phase = Phase::Writing(op, Box::new(intent));
+    }
+
+    /// Writes a record that names the same holder in the same term.
+    pub(super) fn amend(&mut self, replaced: &Stored, mut record: Record, routes: &Routes, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        (record.operator_id, record.term_by_version) = (id.operator_id.clone(), false);
+        let (key, expected, slices) = (view.key.clone(), replaced.version(), routes.seen(view));
+        let previous = replaced.record().and_then(|record| record.holder.clone());
+        let chain = self.lock.chain(expected);
+        let intent = Intent { key, record, previous, chain, purpose: Purpose::Tidy, target: None, slices };
+        self.write(intent, expected, step);
     }
 }

@@ -13,6 +13,7 @@ use crate::slice::SliceVersions;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::View;
+use crate::write::{Late, Shown, Versioned, not_a_conflict};
 use crate::{
     Command, Failure, Family, Instant, OpId, Outcome, Record, Routing, Service, Slice, SliceContent, SliceOutcome,
     Term, Uid, Version, WriteSlice,
@@ -29,8 +30,8 @@ pub(super) struct Routes {
     confirming: Option<(OpId, Version, SliceVersions)>,
     /// By the slice's name.
     awaited: BTreeMap<String, Awaited>,
-    /// Writes that show a leader and may still be carried out, by the slice's name.
-    outstanding: BTreeMap<String, Outstanding>,
+    /// Writes that show a leader and may still be carried out, by the slice.
+    outstanding: BTreeMap<Uid, Late>,
     /// C4: slices that this operator has written since it replaced another writer's record, so that requests of others for them fail.
     fenced: BTreeSet<Uid>,
     /// Slices that are gone, though the cache may still show them.
@@ -50,11 +51,12 @@ pub(super) struct Routes {
 }
 
 #[derive(Clone, Debug)]
-enum Awaited {
-    Writing(OpId, WriteSlice),
-    /// The slice differs from the cache, so the operator has to read it. If it still has this version, the reported conflict was none.
-    Unread(Option<Version>),
-    Reading(OpId, Option<Version>),
+struct Awaited {
+    state: Versioned,
+    /// The write, while its answer is awaited.
+    write: Option<WriteSlice>,
+    /// R3: the slice of another writer that is read again, because the watch may not show its end.
+    foreign: Option<Uid>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,13 +64,6 @@ enum Sought {
     Reading(OpId, Uid),
     /// The pod is there, or the operator does not know: it reads the pod again from this moment on.
     NotBefore(Instant),
-}
-
-#[derive(Clone, Debug)]
-struct Outstanding {
-    uid: Uid,
-    version: Version,
-    ops: BTreeSet<OpId>,
 }
 
 /// The state that the operator brings the slices to.
@@ -149,9 +144,10 @@ impl Routes {
         self.shown.retain(|name, _| view.slices.iter().any(|slice| slice.name == *name));
         self.departed.retain(|uid| view.slices.iter().any(|slice| slice.content.names(uid)));
         let gone = &self.gone;
-        self.outstanding.retain(|name, sent| {
-            let found = view.slices.iter().find(|slice| slice.name == *name && !gone.contains(&slice.uid));
-            found.is_some_and(|slice| slice.uid == sent.uid && slice.version <= sent.version)
+        self.outstanding.retain(|uid, late| {
+            let Some(found) = view.slices.iter().find(|slice| slice.uid == *uid) else { return false };
+            late.reach(found.version);
+            !late.is_empty() && !gone.contains(uid)
         });
     }
 
@@ -182,7 +178,7 @@ impl Routes {
     /// can lead, the next write of the slice is early enough to stop that request (R1).
     fn may_soon_show(&self, slice: &Slice, view: &View) -> bool {
         let fenced = !view.policy.shared || self.fenced.contains(&slice.uid);
-        slice.content.shows() || !fenced || self.outstanding.contains_key(&slice.name)
+        slice.content.shows() || !fenced || self.outstanding.contains_key(&slice.uid)
     }
 
     /// Whether no slice is left of an election that is deleted. A slice that can't be deleted is deleted with the election, which owns it.
@@ -208,13 +204,13 @@ impl Routes {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.awaited.values().any(|awaited| !matches!(awaited, Awaited::Unread(_)))
+        self.awaited.values().any(|awaited| !awaited.state.is_unread())
     }
 
     /// Whether a write that shows a leader is still wanted.
     pub(super) fn wants(&self, op: OpId) -> bool {
         matches!(self.aim, Aim::Follow | Aim::Present)
-            && self.awaited.values().any(|awaited| matches!(awaited, Awaited::Writing(of, _) if *of == op))
+            && self.awaited.values().any(|awaited| awaited.write.is_some() && awaited.state.awaits(op))
     }
 
     fn present<'v>(&self, view: &View<'v>) -> impl Iterator<Item = &'v Slice> {
@@ -282,7 +278,7 @@ impl Routes {
         };
         self.routed = wrong.is_empty() && matches!(view.routing, Routing::By(_)) && !matches!(goal, Goal::Gone);
         if wrong.is_empty() {
-            self.awaited.retain(|_, awaited| !matches!(awaited, Awaited::Unread(_)));
+            self.awaited.retain(|_, awaited| !awaited.state.is_unread());
             if self.awaited.is_empty() {
                 self.failure = None;
                 self.backoff.reset();
@@ -329,6 +325,8 @@ impl Routes {
                         slice.name
                     );
                     self.fail(Failure::Refused(why), view.now);
+                    let (state, foreign) = (Versioned::Unread(None), Some(slice.uid.clone()));
+                    self.awaited.entry(slice.name.clone()).or_insert(Awaited { state, write: None, foreign });
                 }
             }
         }
@@ -399,7 +397,7 @@ impl Routes {
         match self.awaited.get(write.name()) {
             None => {}
             // When no leader is to be reached, this write does not wait for an earlier one that shows a leader.
-            Some(Awaited::Writing(_, sent)) if self.aim != Aim::Follow && sent.shows() => {}
+            Some(Awaited { write: Some(sent), .. }) if self.aim != Aim::Follow && sent.shows() => {}
             Some(_) => return,
         }
         let op = step.next_op();
@@ -407,25 +405,20 @@ impl Routes {
             stamp.1 = op;
         }
         step.request_as(op, Command::WriteSlice(write.clone()));
-        if let WriteSlice::Replace { name, uid, version, content, .. } = &write
-            && content.shows()
-        {
-            let new = || Outstanding { uid: uid.clone(), version: *version, ops: BTreeSet::new() };
-            let sent = self.outstanding.entry(name.clone()).or_insert_with(new);
-            if (&sent.uid, sent.version) != (uid, *version) {
-                *sent = new();
+        let mut replaced = None;
+        if let WriteSlice::Replace { uid, version, content, .. } = &write {
+            replaced = Some(*version);
+            if content.shows() {
+                self.outstanding.entry(uid.clone()).or_default().send(op, *version);
             }
-            sent.ops.insert(op);
         }
-        self.awaited.insert(write.name().to_owned(), Awaited::Writing(op, write));
+        let name = write.name().to_owned();
+        self.awaited.insert(name, Awaited { state: Versioned::Sent(op, replaced), write: Some(write), foreign: None });
     }
 
     fn read(&mut self, step: &mut Step) {
         for (name, awaited) in &mut self.awaited {
-            if let Awaited::Unread(conflict) = awaited {
-                let op = step.request(Command::ReadSlice { name: name.clone() });
-                *awaited = Awaited::Reading(op, *conflict);
-            }
+            awaited.state.read(|| step.request(Command::ReadSlice { name: name.clone() }));
         }
     }
 
@@ -453,108 +446,80 @@ impl Routes {
             }
             Outcome::SliceWritten(written) => {
                 self.forget_outstanding(op, written);
-                if let Some((name, Awaited::Writing(_, write))) = self.answered(op) {
-                    self.take_written(name, &write, written, now);
-                }
+                self.take_answer(op, now, |state| state.take_written(written.clone()));
                 Taken::Mine
             }
             Outcome::SliceRead(read) => {
-                if let Some((name, Awaited::Reading(_, conflict))) = self.answered(op) {
-                    self.take_read(name, conflict, read, now);
-                }
+                self.take_answer(op, now, |state| state.take_read(read.clone()));
                 Taken::Mine
             }
             _ => Taken::Others,
         }
     }
 
-    /// Takes out the slice whose answer was awaited under this id.
-    fn answered(&mut self, op: OpId) -> Option<(String, Awaited)> {
-        let mine =
-            |awaited: &Awaited| matches!(awaited, Awaited::Writing(of, _) | Awaited::Reading(of, _) if *of == op);
-        let name = self.awaited.iter().find(|(_, awaited)| mine(awaited)).map(|(name, _)| name.clone())?;
-        self.awaited.remove_entry(&name)
-    }
-
     /// A write that was sent and shows a leader may be carried out until another write was, or until the operator knows that it was not.
     fn forget_outstanding(&mut self, op: OpId, written: &SliceOutcome) {
-        self.outstanding.retain(|_, sent| {
-            if !sent.ops.contains(&op) {
-                return match written {
-                    SliceOutcome::Written(slice) => slice.uid != sent.uid || slice.version <= sent.version,
-                    _ => true,
-                };
+        self.outstanding.retain(|uid, late| {
+            late.take(op, written);
+            if let SliceOutcome::Written(slice) = written
+                && slice.uid == *uid
+            {
+                late.reach(slice.version);
             }
-            match written {
-                SliceOutcome::Failed(Failure::Unknown(_)) => {}
-                SliceOutcome::Failed(_) => drop(sent.ops.remove(&op)),
-                SliceOutcome::Written(slice) if slice.version <= sent.version => drop(sent.ops.remove(&op)),
-                SliceOutcome::Written(_) | SliceOutcome::Conflict | SliceOutcome::Gone => sent.ops.clear(),
-            }
-            !sent.ops.is_empty()
+            !late.is_empty()
         });
     }
 
-    fn take_written(&mut self, name: String, write: &WriteSlice, written: &SliceOutcome, now: Instant) {
-        if let SliceOutcome::Written(slice) = written {
-            self.fenced.insert(slice.uid.clone());
-        }
-        let asked = match write {
-            WriteSlice::Create { content, .. } => Some((None, content)),
-            WriteSlice::Replace { version, content, .. } => Some((Some(*version), content)),
-            WriteSlice::Delete { .. } => None,
+    /// Takes the answer to the request with this number, if a slice awaits it.
+    fn take_answer(
+        &mut self,
+        op: OpId,
+        now: Instant,
+        take: impl FnOnce(&mut Versioned) -> Result<Shown<Slice>, Failure>,
+    ) {
+        let found = self.awaited.iter().find(|(_, awaited)| awaited.state.awaits(op)).map(|(name, _)| name.clone());
+        let Some((name, Awaited { mut state, write, foreign })) =
+            found.and_then(|name| self.awaited.remove_entry(&name))
+        else {
+            return;
         };
-        match (written, asked) {
-            (SliceOutcome::Written(slice), Some((before, content))) => {
-                if slice.content != *content || before.is_some_and(|before| slice.version <= before) {
-                    let what = format!("EndpointSlice {name} says {}, not {content}", slice.content);
-                    self.fail(Failure::Rewritten(what), now);
-                } else {
-                    self.failure = None;
-                    self.backoff.reset();
-                    if content.shows() {
-                        self.shown.insert(name, content.term);
-                    }
+        let shown = take(&mut state);
+        if state.is_unread() {
+            self.awaited.insert(name.clone(), Awaited { state, write: None, foreign: foreign.clone() });
+        }
+        match shown {
+            Ok(Shown::Written(slice)) => self.take_written(name, *slice, write, now),
+            Ok(Shown::Gone) => {
+                if let Some(WriteSlice::Replace { uid, .. } | WriteSlice::Delete { uid, .. }) = write {
+                    self.gone.insert(uid);
                 }
+                self.gone.extend(foreign);
             }
-            (SliceOutcome::Written(slice), None) => drop(self.gone.insert(slice.uid.clone())),
-            (SliceOutcome::Gone, _) => {
-                if let WriteSlice::Replace { uid, .. } | WriteSlice::Delete { uid, .. } = write {
-                    self.gone.insert(uid.clone());
-                }
-            }
-            (SliceOutcome::Conflict, asked) => {
-                let conflict = asked.and_then(|(before, _)| before);
-                self.awaited.insert(name, Awaited::Unread(conflict));
-            }
-            (SliceOutcome::Failed(failure), _) => {
-                if matches!(failure, Failure::Unknown(_)) {
-                    self.awaited.insert(name, Awaited::Unread(None));
-                }
-                self.fail(failure.clone(), now);
-            }
+            Ok(Shown::Unchanged(slice)) => self.fail(not_a_conflict(&*slice), now),
+            Ok(Shown::Read(_) | Shown::Nothing) => {}
+            Err(failure) => self.fail(failure, now),
         }
     }
 
-    fn take_read(
-        &mut self,
-        name: String,
-        conflict: Option<Version>,
-        read: &Result<Option<Slice>, Failure>,
-        now: Instant,
-    ) {
-        match read {
-            Ok(Some(slice)) if conflict == Some(slice.version) => {
-                let why = format!(
-                    "a write to EndpointSlice {name} is answered with a conflict, though it has not changed: look for a webhook that refuses with the code 409"
-                );
-                self.fail(Failure::Refused(why), now);
+    fn take_written(&mut self, name: String, slice: Slice, write: Option<WriteSlice>, now: Instant) {
+        self.fenced.insert(slice.uid.clone());
+        let (before, content) = match write {
+            Some(WriteSlice::Create { content, .. }) => (None, content),
+            Some(WriteSlice::Replace { version, content, .. }) => (Some(version), content),
+            Some(WriteSlice::Delete { .. }) | None => {
+                self.gone.insert(slice.uid);
+                return;
             }
-            Ok(_) => {}
-            Err(failure) => {
-                self.awaited.insert(name, Awaited::Unread(conflict));
-                self.fail(failure.clone(), now);
-            }
+        };
+        if slice.content != content || before.is_some_and(|before| slice.version <= before) {
+            let what = format!("EndpointSlice {name} says {}, not {content}", slice.content);
+            self.fail(Failure::Rewritten(what), now);
+            return;
+        }
+        self.failure = None;
+        self.backoff.reset();
+        if content.shows() {
+            self.shown.insert(name, content.term);
         }
     }
 

@@ -33,13 +33,15 @@ mod upkeep;
 mod workloads;
 
 use super::*;
+use crate::backoff::Backoff;
 use crate::switchover::{Asked, Hold, Switchovers, Verdict};
 use crate::view::LockPolicy;
 use crate::{
-    ELECTION_ANNOTATION, ElectionRead, FollowedLock, Following, HandoverOrder, IdentityRule, IdentitySource, JobPlan,
-    Key, LockValidity, Marking, Markings, Node, NotEligible, Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange,
-    PodOutcome, ProbeFailure, RecordOutcome, Rival, Routing, Rules, Scope, Selector, Service, SessionLife,
-    SessionParameters, Slice, TERM_ANNOTATION, WhenLost, Workload, WorkloadOutcome, WriteSlice,
+    Announcement, Command, ELECTION_ANNOTATION, ElectionRead, Failure, FollowedLock, Following, HandoverOrder, Holder,
+    IdentityRule, IdentitySource, JobPlan, Key, Known, LockValidity, Locks, Marking, Markings, Node, NotEligible,
+    Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome, Rival, Routing,
+    Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp, WhenLost,
+    Workload, WorkloadOutcome, WriteSlice,
 };
 
 /// What follows from a step, one thing at a time.
@@ -296,24 +298,18 @@ impl Lab {
     fn shown<T>(&mut self, show: impl FnOnce(&mut Election, &View) -> T) -> T {
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| !self.unseen.contains(&pod.name)).collect();
         let slices: Vec<&Slice> = self.slices.values().collect();
-        let key = Key::lease("", "k");
+        let (key, locks) = (Key::lease("", "k"), Locks::default());
         let rule = IdentityRule { source: IdentitySource::PodName, pattern: None };
         let routing = match &self.service {
             None => Routing::Off,
             Some(_) if self.unusable => Routing::Unusable,
             Some(service) => Routing::By(service),
         };
-        let view = View {
-            now: self.now,
+        let known = Known {
             wall: Timestamp(7),
             generation: self.generation,
             desired: self.desired,
             gone: self.gone,
-            key: &key,
-            scope: &self.scope,
-            rules: &self.rules,
-            order: self.order,
-            failover_delay: self.failover_delay,
             status_term: self.status_term,
             first_term: self.first_term,
             cluster: self.cluster,
@@ -330,12 +326,20 @@ impl Lab {
             probe_answered: self.probe_answered.as_ref(),
             switchovers: Switchovers { accepted: self.accepted.as_ref(), gives_up: self.gives_up, holds: &self.holds },
             noted: self.noted.as_deref(),
-            strays: &self.strays,
-            bids: &self.bids,
-            policy: self.policy,
             alone_from: self.alone_from,
             restores_from: self.contest.restores_from(),
             marks_from: self.marks.restores_from(),
+            ..Known::new(self.now, &key, &locks)
+        };
+        let view = View {
+            known,
+            scope: &self.scope,
+            rules: &self.rules,
+            order: self.order,
+            failover_delay: self.failover_delay,
+            strays: &self.strays,
+            bids: &self.bids,
+            policy: self.policy,
         };
         show(&mut self.election, &view)
     }

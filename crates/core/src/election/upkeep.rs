@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lock::Lock;
 use super::promotions::Promotions;
 use super::troubles::Troubles;
-use crate::handover::not_a_conflict;
 use crate::marking::{Before, ELECTION_ANNOTATION, TERM_ANNOTATION};
+use crate::ownership::written_on;
 use crate::step::Step;
 use crate::timers::Timer;
+use crate::write::{Shown, Versioned, not_a_conflict};
 use crate::{
-    Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodOutcome, PodPatch, Stored,
-    Term, Uid, WritePod, give_back,
+    Announcement, Command, Failure, Instant, Markings, OpId, Outcome, Pod, PodChange, PodPatch, Scope, Stored, Term,
+    Uid, WritePod, give_back,
 };
 
 /// Writes to pods outside of handovers, and what their answers told about the pods.
@@ -28,15 +29,7 @@ struct Write {
     /// Whether the pod shows a leader label.
     demotes: bool,
     asked: WritePod,
-    state: WriteState,
-}
-
-#[derive(Clone, Debug)]
-enum WriteState {
-    Writing(OpId),
-    /// The pod differs from the cache.
-    Unread,
-    Reading(OpId),
+    state: Versioned,
 }
 
 /// The state that the operator brings pods to.
@@ -47,6 +40,8 @@ pub(super) struct Wanted<'a> {
     pub(super) term: Term,
     /// Markings of earlier specs that may still be on pods.
     pub(super) former: &'a [Markings],
+    /// The scopes under which the pods may have been written, with the present one.
+    pub(super) scopes: &'a [&'a Scope],
     /// The pod that stays as it is.
     pub(super) leader: Option<&'a Pod>,
 }
@@ -81,10 +76,10 @@ impl Upkeep {
         troubles: &Troubles,
         step: &mut Step,
     ) -> bool {
-        let &Wanted { stored, term, former, leader } = wanted;
+        let &Wanted { stored, term, former, leader, .. } = wanted;
         let Step { id, view, .. } = *step;
         let mut clean = !self.reread(step);
-        promotions.fence(leader, former, term, step);
+        promotions.fence(leader, former, wanted.scopes, term, step);
         clean &= !leader.is_some_and(|leader| troubles.has(&leader.uid, PodChange::Promote));
         let markings = &view.scope.markings;
         for pod in view.pods.iter().copied().filter(|pod| leader.is_none_or(|leader| leader.uid != pod.uid)) {
@@ -93,7 +88,7 @@ impl Upkeep {
                 continue;
             }
             let leftover = former.iter().any(|old| old.has_leftover(pod, markings));
-            let Some((change, patch)) = needed(pod, term, former, leftover, step) else { continue };
+            let Some((change, patch)) = needed(pod, wanted, leftover, step) else { continue };
             clean = false;
             let urgent = markings.shows_leader(pod);
             if let Some(until) = troubles.waits(&pod.uid, change, urgent, view.now) {
@@ -117,8 +112,8 @@ impl Upkeep {
         clean
     }
 
-    /// Takes these markings off the pods of a withdrawn election.
-    pub(super) fn remove(&mut self, written: &[&Markings], troubles: &Troubles, lock: &Lock, step: &mut Step) {
+    /// Takes the markings of these scopes off the pods of a withdrawn election.
+    pub(super) fn remove(&mut self, scopes: &[&Scope], troubles: &Troubles, lock: &Lock, step: &mut Step) {
         let Step { id, view, .. } = *step;
         self.reread(step);
         for pod in view.pods.iter().copied() {
@@ -129,32 +124,28 @@ impl Upkeep {
                 step.wake_at(Timer::PodRetry, until);
                 continue;
             }
-            self.write(WritePod::new(PodChange::Remove, pod, Markings::removal(written, pod)), false, step);
+            let patch = Markings::removal(&written_on(scopes, pod), pod);
+            self.write(WritePod::new(PodChange::Remove, pod, patch), false, step);
         }
     }
 
     fn write(&mut self, write: WritePod, demotes: bool, step: &mut Step) {
         let op = step.request(Command::WritePod(write.clone()));
-        self.writes.insert(write.uid.clone(), Write { demotes, asked: write, state: WriteState::Writing(op) });
+        let state = Versioned::Sent(op, Some(write.version));
+        self.writes.insert(write.uid.clone(), Write { demotes, asked: write, state });
     }
 
     /// Reads the pods that differ from the cache. Returns whether any write is awaited.
     fn reread(&mut self, step: &mut Step) -> bool {
         for write in self.writes.values_mut() {
-            if let WriteState::Unread = write.state {
-                write.state = WriteState::Reading(step.request(Command::ReadPod { name: write.asked.name.clone() }));
-            }
+            write.state.read(|| step.request(Command::ReadPod { name: write.asked.name.clone() }));
         }
         !self.writes.is_empty()
     }
 
     /// The pod for which this outcome is awaited.
     pub(super) fn awaits(&self, op: OpId) -> Option<Uid> {
-        let awaits = |write: &Write| match &write.state {
-            WriteState::Unread => false,
-            WriteState::Writing(expected) | WriteState::Reading(expected) => *expected == op,
-        };
-        self.writes.iter().find(|(_, write)| awaits(write)).map(|(uid, _)| uid.clone())
+        self.writes.iter().find(|(_, write)| write.state.awaits(op)).map(|(uid, _)| uid.clone())
     }
 
     /// Takes an outcome that is awaited for a pod. Returns the failure, if there is one.
@@ -165,36 +156,28 @@ impl Upkeep {
         troubles: &mut Troubles,
         now: Instant,
     ) -> Option<WriteFailure> {
-        let write = self.writes.remove(&uid)?;
+        let mut write = self.writes.remove(&uid)?;
         give_back(&mut self.writes);
         let change = write.asked.change;
-        let failure = match outcome {
-            Outcome::PodWritten(PodOutcome::Written(pod)) => match write.asked.patch.lacks(&pod) {
+        let failure = match write.state.take(&uid, outcome) {
+            Ok(Shown::Written(pod)) => match write.asked.patch.lacks(&pod) {
                 None => {
                     troubles.forget(&uid, change);
                     return None;
                 }
                 Some(what) => Failure::Rewritten(what),
             },
-            Outcome::PodWritten(PodOutcome::Gone) => {
+            Ok(Shown::Gone) => {
                 self.gone.insert(uid);
                 return None;
             }
-            Outcome::PodWritten(PodOutcome::Conflict) => {
-                self.writes.insert(uid, Write { state: WriteState::Unread, ..write });
+            Ok(Shown::Read(_)) => return None,
+            Ok(Shown::Unchanged(pod)) => not_a_conflict(&*pod),
+            Ok(Shown::Nothing) => {
+                self.writes.insert(uid, write);
                 return None;
             }
-            Outcome::PodRead(Ok(Some(pod))) if pod.uid == uid && pod.version <= write.asked.version => {
-                not_a_conflict(&pod)
-            }
-            Outcome::PodRead(Ok(read)) => {
-                if read.is_none_or(|pod| pod.uid != uid) {
-                    self.gone.insert(uid);
-                }
-                return None;
-            }
-            Outcome::PodWritten(PodOutcome::Failed(failure)) | Outcome::PodRead(Err(failure)) => failure,
-            _ => return None,
+            Err(failure) => failure,
         };
         let WritePod { name: pod, .. } = write.asked;
         let why = failure.text().to_owned();
@@ -205,8 +188,9 @@ impl Upkeep {
 }
 
 /// The write that a pod needs which does not lead, or `None` if the pod is as it should be.
-fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
+fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
+    let &Wanted { term, former, scopes, .. } = wanted;
     let markings = &view.scope.markings;
     let (change, patch) = if view.selects(pod) {
         let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
@@ -219,8 +203,7 @@ fn needed(pod: &Pod, term: Term, former: &[Markings], leftover: bool, step: &Ste
         if !id.wrote(pod) {
             return unstamp(pod);
         }
-        let all: Vec<&Markings> = former.iter().chain([markings]).collect();
-        (PodChange::Remove, Markings::removal(&all, pod))
+        (PodChange::Remove, Markings::removal(&written_on(scopes, pod), pod))
     };
     (!patch.is_empty()).then_some((change, patch))
 }

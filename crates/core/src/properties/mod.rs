@@ -7,10 +7,12 @@ mod backoffs;
 mod claims;
 mod connections;
 mod flapping;
+mod late;
 mod order;
 mod overtaken;
 mod sessions;
 mod shared_session;
+mod versioned;
 
 use proptest::test_runner::{Config, RngSeed};
 

@@ -1,4 +1,4 @@
-//! Who may lead, and who of several does: as the README has it, whatever is written on the pods.
+//! Which pods may lead, and which one of several does: as the README says, whatever is written on the pods.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -74,8 +74,8 @@ fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// What is known of a pod when it is ranked: it, its node, whether its last probe failed, whether a switchover has just replaced it,
-/// whether it leads, whether its template is an old one.
+/// The inputs of a pod's rank: the pod, its node, whether its last probe failed, whether a switchover has just replaced it, whether it
+/// leads, and whether its template is an old one.
 type Known = (Pod, Option<Node>, bool, bool, bool, bool);
 
 fn known() -> impl Strategy<Value = Known> {
@@ -169,7 +169,7 @@ proptest! {
         let waited = rules.min_ready.is_zero()
             || pod.ready_observed.is_some_and(|since| at(now) >= since + rules.min_ready);
         prop_assert_eq!(may_be_elected.is_ok(), !unfit && placed && waited);
-        // It only takes time, and as much as is said.
+        // The pod becomes eligible later, not at once.
         if let Err(NotEligible::ReadyTooShortly(until)) = may_be_elected {
             prop_assert!(until > at(now));
             prop_assert_eq!(eligible(&pod, node.as_ref(), &rules, until), Ok(()));

@@ -2,8 +2,13 @@ mod forecasts;
 
 use std::collections::VecDeque;
 
+use std::time::Duration;
+
 use super::*;
-use crate::{ElectionRead, Marking, Markings, Pairs, PodChange, PodOutcome, RecordOutcome, Selector};
+use crate::{
+    ElectionRead, HandoverOrder, Locks, Marking, Markings, Pairs, PodChange, PodOutcome, RecordOutcome, Scope,
+    Selector, Spec, WhenLost,
+};
 
 fn at(seconds: u64) -> Instant {
     Instant::after_origin(Duration::from_secs(seconds))

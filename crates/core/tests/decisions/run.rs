@@ -45,7 +45,7 @@ enum Fault {
     Readiness,
     Lifecycle,
     Relabel,
-    Hands,
+    ManualEdit,
     Record,
     Scope,
     Key,
@@ -68,7 +68,7 @@ const FAULTS: [Fault; 19] = [
     Fault::Readiness,
     Fault::Lifecycle,
     Fault::Relabel,
-    Fault::Hands,
+    Fault::ManualEdit,
     Fault::Record,
     Fault::Scope,
     Fault::Key,
@@ -230,7 +230,7 @@ impl Run {
                     pod.labels.insert("tier".into(), tier.into());
                 });
             }
-            Fault::Hands => {
+            Fault::ManualEdit => {
                 note!(self, "by hand: {} on {pod}", ["leader", "no role", "no term", "another role"][choice]);
                 self.world.edit_pod(&pod, |pod| match choice {
                     0 => drop(pod.labels.insert("role".into(), "leader".into())),
@@ -654,7 +654,7 @@ impl Run {
                     return Err(format!("{} is no follower: {pod:?}", pod.name));
                 }
                 let leftover = scopes().iter().any(|old| old.markings.has_leftover(pod, &scope.markings));
-                let explained = world.forgotten || world.made > 1 || self.mixture.faults.contains(&Fault::Hands);
+                let explained = world.forgotten || world.made > 1 || self.mixture.faults.contains(&Fault::ManualEdit);
                 if leftover && !leaves && !explained && !excused(pod) {
                     return Err(format!("{} has leftovers: {pod:?}", pod.name));
                 }

@@ -219,7 +219,7 @@ impl Stage {
         let lost = || Failure::Unknown("no answer".into());
         let outcome = match fate.as_deref() {
             _ if !self.operators[at].may_send(request, self.world.now) => {
-                Some(command.failed(Failure::Refused("it is not wanted any more".into())))
+                Some(command.failed(Failure::Refused("the request is no longer wanted".into())))
             }
             Some("held up") => None,
             Some("lost" | "timed out") => Some(command.failed(lost())),

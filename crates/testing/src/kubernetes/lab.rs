@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use lictor::api::LeaderElection;
+use lictor_api::LeaderElection;
 use serde_json::{Value, json};
 
 use super::{Cluster, Operator, Recorder, eventually, is_ready};
@@ -31,6 +31,8 @@ pub struct PodSpec {
     pub annotations: Value,
     /// One of the simulated nodes. Without it, the scheduler chooses.
     pub node: Option<String>,
+    /// The containers. By default one, `main`, without ports or probes.
+    pub containers: Value,
 }
 
 impl Lab {
@@ -103,6 +105,9 @@ impl Lab {
         });
         if let Some(node) = spec.node {
             object["spec"]["nodeName"] = json!(node);
+        }
+        if !spec.containers.is_null() {
+            object["spec"]["containers"] = spec.containers;
         }
         let object = serde_json::from_value(object).expect("a pod");
         self.pods_api().create(&PostParams::default(), &object).await.expect("a pod can be made")
@@ -179,6 +184,28 @@ impl Lab {
         });
         let parameters = PatchParams::apply("test").force();
         self.elections_api().patch(name, &parameters, &Patch::Apply(object)).await.expect("an election can be applied")
+    }
+
+    /// Deletes an election.
+    pub async fn delete_election(&self, name: &str) {
+        self.elections_api().delete(name, &DeleteParams::default()).await.expect("an election can be deleted");
+    }
+
+    /// Waits until there is no election of this name.
+    pub async fn wait_election_gone(&self, name: &str) {
+        eventually(&format!("the election {name} is gone"), || async {
+            let found = self.elections_api().get_opt(name).await.map_err(|error| error.to_string())?;
+            found.map_or(Ok(()), |election| Err(format!("{:?}", election.metadata)))
+        })
+        .await;
+    }
+
+    /// Waits until there is no Lease of this name.
+    pub async fn wait_lock_gone(&self, name: &str) {
+        eventually(&format!("the lock {name} is gone"), || async {
+            self.lease(name).await.map_or(Ok(()), |lease| Err(format!("{lease:?}")))
+        })
+        .await;
     }
 
     /// Reads an election.

@@ -79,27 +79,31 @@ impl Recorder {
         self.api.delete(&mark, &now).await.expect("a pod can be deleted");
     }
 
-    /// Panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than all earlier ones
-    /// in the same election. Returns the number of leaderships.
-    pub fn assert_promises(&self) -> usize {
-        self.assert_promises_but_for(&[])
+    /// Catches up, and panics unless at every revision at most one pod carried `role: leader`, and each new leader had a higher term than
+    /// all earlier ones in the same election. Returns the number of leaderships.
+    pub async fn assert_promises(&self) -> usize {
+        self.assert_promises_but_for(&[]).await
     }
 
     /// Does the same, if the test itself wrote the leader label at these versions. The label counts as absent until the pod's next
     /// revision.
-    pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
+    pub async fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
+        self.catch_up().await;
         promises(&self.revisions(), by_hand, &[])
     }
 
     /// Does the same for several namespaces that have one leader together. One API server serves them, so its versions give the
     /// order.
-    pub fn assert_joint_promises(all: &[&Self]) -> usize {
-        Self::assert_joint_promises_but_for(all, &[])
+    pub async fn assert_joint_promises(all: &[&Self]) -> usize {
+        Self::assert_joint_promises_but_for(all, &[]).await
     }
 
     /// Does the same if docs/consul.md allows two leaders: these pods, which led already, may lead beside another one from these versions
     /// on. In the end they must have been demoted.
-    pub fn assert_joint_promises_but_for(all: &[&Self], excused: &[(&str, u64)]) -> usize {
+    pub async fn assert_joint_promises_but_for(all: &[&Self], excused: &[(&str, u64)]) -> usize {
+        for recorder in all {
+            recorder.catch_up().await;
+        }
         let mut revisions: Vec<Revision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
         revisions.sort_by_key(|revision| revision.version);
         promises(&revisions, &[], excused)

@@ -87,21 +87,25 @@ impl SliceRecorder {
         version
     }
 
-    /// Panics unless at every revision each Service reached at most one address in each family, by all its slices, and the terms in each
-    /// slice only rose. Returns how many times a Service began to reach another address than it had reached before.
-    pub fn assert_promises(&self) -> usize {
-        self.assert_promises_but_for(&[])
+    /// Catches up, and panics unless at every revision each Service reached at most one address in each family, by all its slices, and the
+    /// terms in each slice only rose. Returns how many times a Service began to reach another address than it had reached before.
+    pub async fn assert_promises(&self) -> usize {
+        self.assert_promises_but_for(&[]).await
     }
 
     /// Does the same, if the test itself wrote slices at these versions. The content of such a revision does not count until the slice's
     /// next one.
-    pub fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
+    pub async fn assert_promises_but_for(&self, by_hand: &[u64]) -> usize {
+        self.catch_up().await;
         promises(&self.revisions(), by_hand)
     }
 
     /// Does the same for Services of one name in several namespaces that reach one leader together. One API server serves them, so its
     /// versions give the order.
-    pub fn assert_joint_promises(all: &[&Self]) -> usize {
+    pub async fn assert_joint_promises(all: &[&Self]) -> usize {
+        for recorder in all {
+            recorder.catch_up().await;
+        }
         let mut revisions: Vec<SliceRevision> = all.iter().flat_map(|recorder| recorder.revisions()).collect();
         revisions.sort_by_key(|revision| revision.version);
         promises(&revisions, &[])

@@ -34,8 +34,13 @@ impl Lab {
 
     /// Creates a ready pod with this address.
     pub async fn ready_pod_at(&self, name: &str, ip: &str) {
-        let spec = PodSpec { annotations: json!({"test.lictor.dev/hands-off": "true"}), ..PodSpec::default() };
-        self.pod(name, spec).await;
+        self.ready_pod_of(name, ip, Value::Null).await;
+    }
+
+    /// Creates such a pod of these containers.
+    pub async fn ready_pod_of(&self, name: &str, ip: &str, containers: Value) {
+        let annotations = json!({"test.lictor.dev/hands-off": "true"});
+        self.pod(name, PodSpec { annotations, containers, ..PodSpec::default() }).await;
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let status = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready});
         self.patch_pod_status(name, status).await;

@@ -11,11 +11,11 @@ use clap::Subcommand;
 pub(crate) enum Commands {
     /// Runs the operator.
     Run(run::Run),
-    /// Removes everything that an installation has written. Use it before you uninstall lictor.
+    /// Removes everything that an installation has written. Run it before you uninstall lictor.
     Withdraw(withdraw::Withdraw),
 }
 
-/// An example of them for `lictor --help`.
+/// An example of these subcommands for `lictor --help`.
 pub(crate) const EXAMPLE: &str = "  lictor run --kubeconfig ~/.kube/config    # run the operator on your machine\n";
 
 impl Commands {

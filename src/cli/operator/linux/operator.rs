@@ -8,23 +8,24 @@ use anyhow::bail;
 use futures::{Stream, StreamExt};
 use kube::Client;
 use lictor_core::ClaimParameters;
+use lictor_locks::lease::{ClaimUpdate, Holder, LeaseClaim};
+use lictor_process::{monotonic, spawn};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::cli::installation::Installation;
-use crate::controller::{Controller, Parameters, Purpose, dialer};
-use crate::kubernetes::{ClaimUpdate, Holder, LeaseClaim, connect, rival};
+use crate::controller::{Clients, Controller, Parameters, Purpose, dialer};
+use crate::kubernetes::{connect, rival};
 use crate::peers::{Peer, watch_peers};
-use crate::process::{monotonic, spawn};
 use crate::store::LeaseStore;
 use crate::telemetry::{Health, Metrics};
 
 /// The settings of an operator, besides its installation.
 pub(super) struct Role {
     pub(super) purpose: Purpose,
-    /// This replica, as the operator's Lease has it, with a name that is unique for each start.
+    /// This replica's name in the operator's Lease, which is unique for each start.
     pub(super) own: Holder,
-    /// Where its peers are reached, in place of their own addresses.
+    /// Where to reach the other replicas, instead of at their own addresses.
     pub(super) peers_by: Option<SocketAddr>,
     pub(super) lease_duration: Duration,
     pub(super) metrics: Metrics,
@@ -39,8 +40,8 @@ impl Role {
         }
     }
 
-    /// Returns the time limit of each request. A request that is under way when the claim ends should end within the claim's
-    /// margin. A busy API server needs some time to answer, though.
+    /// Returns the time limit of each request. A request in progress when the claim ends should end within the claim's
+    /// margin, but a busy API server needs some time to answer.
     fn request_timeout(&self) -> Duration {
         self.claim().margin().clamp(Duration::from_secs(2), Duration::from_secs(10))
     }
@@ -83,7 +84,7 @@ impl Operator {
                 own_namespace: own_namespace.clone(),
                 request_timeout,
                 leases: Arc::new(LeaseStore::new(client.clone(), namespaces.clone(), request_timeout)),
-                consul: Arc::new(lictor_consul::Client::new),
+                clients: Clients::default(),
                 dial: dialer(),
                 doubt: claim.doubt(),
             },
@@ -97,8 +98,9 @@ impl Operator {
         let claim = spawn(async move {
             if let Some(namespace) = rival(&client, &namespaces, &own_namespace, &name, request_timeout).await {
                 bail!(
-                    "another lictor serves the controller {served} already, from the namespace {namespace}: uninstall one of the two, \
-                     or give this one another --controller, and classes of its own with that in spec.controller"
+                    "another lictor serves the controller {served} already, from the namespace {namespace}: uninstall \
+                     one of the two, or give this one another --controller, and classes of its own with that in \
+                     spec.controller"
                 );
             }
             claim.run(releasing).await;
@@ -107,7 +109,7 @@ impl Operator {
         Ok(Self { stop, release, claim, controller: spawn(controller.run(stopping)) })
     }
 
-    /// Waits until the operator ends by itself: because its work is done, or because it must not act.
+    /// Waits until the operator ends by itself, because its work is done or because it must not act.
     pub(super) async fn ends(&mut self) -> anyhow::Result<()> {
         tokio::select! {
             done = &mut self.controller => Ok(done?),
@@ -115,7 +117,7 @@ impl Operator {
         }
     }
 
-    /// Stops the operator. It first completes the handovers that are under way, then gives its claim back.
+    /// Stops the operator. It first completes the handovers in progress, then gives up its claim.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
         if !self.controller.is_finished() {
@@ -126,7 +128,7 @@ impl Operator {
     }
 }
 
-/// The replica that acts, each time that it changes; `None`: there is none besides this one, or it says no address.
+/// The acting replica, whenever it changes. `None`: only this one acts, or the acting one announces no address.
 fn peers(updates: watch::Receiver<ClaimUpdate>, by: Option<SocketAddr>) -> impl Stream<Item = Option<Peer>> {
     let holders = futures::stream::unfold(updates, |mut updates| async move {
         updates.changed().await.ok()?;

@@ -6,23 +6,25 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use lictor_core::ClaimParameters;
+use lictor_locks::lease::Holder;
+use lictor_process::spawn;
 use tokio::net::TcpListener;
 
 use super::operator::{Operator, Role};
 use crate::cli::installation::Installation;
 use crate::cli::support::{asked_to_end, block_on, unique};
 use crate::controller::Purpose;
-use crate::kubernetes::{Crds, Holder, Installed};
+use crate::kubernetes::{Crds, Installed};
 use crate::peers::answer_peers;
-use crate::process::spawn;
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs, serve};
 
-/// The time limit of each request about the CRDs.
+/// The time limit of each request for the CRDs.
 const CRDS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the operator: elects leaders for all LeaderElections and writes the labels on their pods.
 ///
-/// Of several replicas, one acts. The others stand by with warm caches. SIGTERM or Ctrl-C makes a replica hand over at once.
+/// One of several replicas acts. The others stand by with warm caches. SIGTERM or Ctrl-C makes a replica hand over at
+/// once.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lictor run --kubeconfig ~/.kube/config\n  lictor run --namespaces shop,bank --lease-namespace shop --log-format json"
@@ -31,12 +33,12 @@ pub(crate) struct Run {
     #[command(flatten)]
     installation: Installation,
 
-    /// The name of this replica in the operator's Lease, in locks and in Events. lictor adds a random part, so it need not be
-    /// unique. Default: the host's name.
+    /// The name of this replica in the operator's Lease, in locks and in Events. lictor appends a random part, so the
+    /// name need not be unique. Default: the host's name.
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME")]
     identity: Option<String>,
 
-    /// How long the other replicas wait for a silent one before they take over: from 3s to 300s.
+    /// How long the other replicas wait for a silent one before they take over: 3s to 300s.
     #[arg(long, env = "LICTOR_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
 
@@ -44,8 +46,8 @@ pub(crate) struct Run {
     #[arg(long, env = "LICTOR_LISTEN", value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 
-    /// The address at which the other replicas reach this one: its pod's. lictor listens there, and a standby sees at once when this
-    /// process has ended. Without it, the others wait for --lease-duration.
+    /// The address at which the other replicas reach this one: that of its pod. lictor listens there, so that a standby
+    /// sees at once when this process has ended. Without it, the others wait for --lease-duration.
     #[arg(long, env = "LICTOR_PEER_ADDRESS", value_name = "IP", value_parser = peer_address)]
     peer_address: Option<IpAddr>,
 
@@ -53,12 +55,12 @@ pub(crate) struct Run {
     #[arg(long, env = "LICTOR_PEER_PORT", value_name = "PORT", default_value_t = 8081)]
     peer_port: u16,
 
-    /// The uid of this replica's pod. A container that is started again continues at once where the one before it ended, if
-    /// --peer-address is set, too.
+    /// The uid of this replica's pod. If --peer-address is set, too, a restarted container continues at once where the
+    /// previous one ended.
     #[arg(long, env = "LICTOR_POD_UID", value_name = "UID")]
     pod_uid: Option<String>,
 
-    /// Where to reach the other replica, in place of its own address: for tests, by a proxy.
+    /// Where to reach the other replica, instead of at its own address. For tests with a proxy.
     #[arg(long, env = "LICTOR_PEERS_BY", value_name = "ADDRESS:PORT", hide = true)]
     peers_by: Option<SocketAddr>,
 
@@ -104,13 +106,13 @@ impl Run {
             ended = operator.ends() => return ended,
             ended = server => return Err(anyhow::anyhow!("the server of /metrics ended: {ended:?}")),
         }
-        tracing::info!("lictor stops: it completes what is under way and hands over");
+        tracing::info!("lictor is stopping: it completes its handovers and gives up its lease");
         operator.stop().await
     }
 }
 
-/// Answers the other replicas at this address from now on. Returns the address with its port. This replica also works without: then
-/// the others wait longer for it.
+/// Answers the other replicas at this address from now on. Returns the address with its port. This replica works
+/// without it, too, but then the others wait longer for it.
 async fn answer(address: SocketAddr, identity: &str) -> Option<SocketAddr> {
     let bound = TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
     match bound {
@@ -121,23 +123,24 @@ async fn answer(address: SocketAddr, identity: &str) -> Option<SocketAddr> {
         Err(error) => {
             tracing::warn!(
                 %address, %error,
-                "can't listen for the other replicas: if this process is killed, they wait for the operator's Lease to expire. Set \
-                 --peer-address to the pod's IP, and --peer-port to a free port"
+                "can't listen for the other replicas: if this process is killed, they wait for the operator's Lease to \
+                 expire. Set --peer-address to the pod's IP, and --peer-port to a free port"
             );
             None
         }
     }
 }
 
-/// Warns of CRDs of an older lictor: the API server accepts elections with values that such CRDs can't check.
+/// Warns of CRDs from an older lictor, because with them the API server accepts elections whose values it can't check.
 async fn warn_of_old_crds(crds: Crds) {
-    // Without an answer, for example because the right is missing, nothing is known. The watches report CRDs that are missing.
+    // Without an answer, for example because the right is missing, there is nothing to say. The watches report missing
+    // CRDs.
     for (name, installed) in crds.installed().await.unwrap_or_default() {
         if let Installed::Older(version) = installed {
             tracing::warn!(
                 name,
                 version,
-                "the CRD is of an older lictor, and the API server drops the fields that it does not know: renew it with \
+                "the CRD comes from an older lictor, and the API server drops the fields that it lacks: update it with \
                  `lictor crd --apply`, or `lictor crd | kubectl apply -f -`"
             );
         }
@@ -148,7 +151,7 @@ fn peer_address(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr =
         text.parse().map_err(|_| "write an IP address, for example 10.1.2.3 or fd00::7".to_owned())?;
     if address.is_unspecified() || address.is_multicast() {
-        return Err("the other replicas connect to it: write the IP address of this replica's pod".into());
+        return Err("the other replicas connect to this address: write the IP address of this replica's pod".into());
     }
     Ok(address)
 }

@@ -1,4 +1,4 @@
-//! `lictor withdraw`: removes what an installation has written.
+//! `lictor withdraw`: removes everything that an installation has written.
 
 use std::time::Duration;
 
@@ -8,32 +8,34 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use lictor_api::{ACCEPTED, ELECTED, FINALIZER, LeaderElection};
 use lictor_core::Failure;
+use lictor_kubernetes::{failure, within};
+use lictor_locks::lease::Holder;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::operator::{Operator, Role};
-use crate::api::{ACCEPTED, ELECTED, FINALIZER, LeaderElection};
 use crate::cli::installation::Installation;
 use crate::cli::support::{asked_to_end, block_on, told, unique};
 use crate::controller::Purpose;
-use crate::kubernetes::{Crds, Holder, Installed, failure, within};
+use crate::kubernetes::{Crds, Installed};
 use crate::telemetry::{Health, LogFormat, Metrics, init_logs};
 
 /// The beginning of this program's name in the operator's Lease while it withdraws.
 const NAME: &str = "withdraw";
 /// The time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What Helm writes on each object that it makes.
+/// The annotation that Helm writes to each object that it creates.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
-/// How often to check whether something is gone.
+/// How often to check whether an object is gone.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Removes everything that an installation has written: the labels and annotations of pods, locks, finalizers, and its own Lease.
-/// It puts workloads back to what they were before.
+/// Removes everything that an installation has written: the labels and annotations of pods, locks, finalizers, and its
+/// own Lease. Restores workloads to their previous settings.
 ///
-/// It stops the operator first. LeaderElections and classes stay: if lictor is installed again, it serves them again, with higher
-/// terms. With --delete-crds, it deletes them too, with their CRDs.
+/// lictor stops the operator first. LeaderElections and classes stay, so that a later installation of lictor serves
+/// them again, with higher terms. With --delete-crds, lictor deletes them too, with their CRDs.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lictor withdraw --lease-namespace lictor --deployment lictor\n  lictor withdraw --kubeconfig ~/.kube/config --delete-crds    # an operator that ran on your own machine, and has ended"
@@ -42,17 +44,17 @@ pub(crate) struct Withdraw {
     #[command(flatten)]
     installation: Installation,
 
-    /// The operator's Deployment, in the namespace of its Lease. It is scaled to zero. Default: none, and you stop the operator
-    /// yourself, for example with Ctrl-C where it runs.
+    /// The operator's Deployment, in the namespace of its Lease. lictor scales it to zero. Default: none. You then stop
+    /// the operator yourself, for example with Ctrl-C where it runs.
     #[arg(long, env = "LICTOR_DEPLOYMENT", value_name = "NAME")]
     deployment: Option<String>,
 
-    /// Only if this Helm release made the Deployment. The chart's Job says so: applied by something else than `helm uninstall`, it
-    /// removes nothing.
+    /// Proceed only if this Helm release created the Deployment. The chart's Job sets this, so that it removes nothing
+    /// unless `helm uninstall` runs it.
     #[arg(long, value_name = "NAME", requires = "deployment")]
     helm_release: Option<String>,
 
-    /// Deletes all LeaderElections and ElectionClasses too, and their CRDs.
+    /// Delete all LeaderElections and ElectionClasses, too, and their CRDs.
     #[arg(long)]
     delete_crds: bool,
 
@@ -77,7 +79,7 @@ impl Withdraw {
             purpose: Purpose::Withdraw,
             own: Holder { identity: unique(Some(NAME.into())), ..Holder::default() },
             peers_by: None,
-            // No standby waits for this claim. If this process is killed, the next one does not have to wait for long.
+            // No standby waits for this claim. If this process is killed, the next one must not wait long.
             lease_duration: Duration::from_secs(5),
             metrics: Metrics::default(),
             health: Health::default(),
@@ -109,14 +111,14 @@ impl Withdraw {
         match ended {
             Ok(ended) => ended?,
             Err(_) => bail!(
-                "not everything was removed within {} s. Left: {}. {}",
+                "not everything was removed within {} s. Remaining: {}. {}",
                 self.timeout,
                 left(&client, &self.installation).await,
                 self.next_step(&client, &namespace).await
             ),
         }
         operator.stop().await?;
-        println!("labels, annotations, locks and finalizers are removed");
+        println!("removed all labels, annotations, locks and finalizers");
         let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
         let name = self.installation.lease_name();
         gone("leases", within(TIMEOUT, leases.delete(&name, &DeleteParams::default())).await.map(drop))
@@ -124,7 +126,8 @@ impl Withdraw {
         if self.delete_crds { delete(&client, &crds, deadline).await } else { Ok(()) }
     }
 
-    /// Returns whether the cluster has the CRD. Without the right to read CRDs it assumes so, and the operator runs.
+    /// Returns whether the cluster has the CRD. Assumes so without the right to read CRDs, because the operator can run
+    /// then.
     async fn is_defined(&self, crds: &Crds) -> bool {
         let installed = crds.installed().await.unwrap_or_default();
         !installed
@@ -132,19 +135,20 @@ impl Withdraw {
             .any(|(name, installed)| name.starts_with("leaderelections.") && *installed == Installed::Missing)
     }
 
-    /// Tells whoever runs this to stop the operator, if one seems to act. A replica that was killed is waited for by its Lease.
+    /// Asks the user to stop the operator if one seems to act. For a replica that was killed, this waits until its
+    /// Lease expires.
     async fn ask_to_stop_operator(&self, client: &Client, namespace: &str) {
         if let Some(holder) = self.holder(client, namespace).await {
             println!(
-                "the operator {holder} holds the Lease {namespace}/{}: stop it, for example with Ctrl-C where it runs, or name its \
-                 Deployment with --deployment; this waits for {} s at most",
+                "the operator {holder} holds the Lease {namespace}/{}: stop it, for example with Ctrl-C where it runs, \
+                 or name its Deployment with --deployment; this waits for {} s at most",
                 self.installation.lease_name(),
                 self.timeout
             );
         }
     }
 
-    /// Returns who holds the operator's Lease; none: no one, as far as can be read.
+    /// Returns the holder of the operator's Lease, or `None` if there is none, or if it can't be read.
     async fn holder(&self, client: &Client, namespace: &str) -> Option<String> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
         let lease = within(TIMEOUT, leases.get_opt(&self.installation.lease_name())).await.ok()??;
@@ -155,11 +159,12 @@ impl Withdraw {
     async fn next_step(&self, client: &Client, namespace: &str) -> String {
         match (&self.deployment, self.holder(client, namespace).await) {
             (Some(deployment), _) => format!(
-                "The operator is stopped: run this again with a longer --timeout, or start the operator again: kubectl -n {namespace} scale \
-                 deployment {deployment} --replicas=2"
+                "The operator has stopped: run this again with a longer --timeout, or start the operator again: \
+                 kubectl -n {namespace} scale deployment {deployment} --replicas=2"
             ),
             (None, Some(holder)) if !holder.starts_with(NAME) => format!(
-                "The operator {holder} still acts: stop it, or name its Deployment with --deployment, and run this again"
+                "The operator {holder} still acts: stop it, or name its Deployment with --deployment, and run this \
+                 again"
             ),
             (None, _) => "Run this again with a longer --timeout".into(),
         }
@@ -176,13 +181,14 @@ async fn is_of(release: &str, name: &str, client: &Client, namespace: &str) -> a
         }
         Ok(Some(_)) => {
             println!(
-                "the Deployment {namespace}/{name} was not made by the Helm release {release}, so Helm does not remove it now, and nothing \
-                 is withdrawn; {by_hand}"
+                "the Deployment {namespace}/{name} was not made by the Helm release {release}, so Helm is not removing \
+                 it, and lictor withdraws nothing; {by_hand}"
             );
             Ok(false)
         }
         Ok(None) => bail!(
-            "there is no Deployment {namespace}/{name}, so nobody can tell whether Helm removes the release {release} now; {by_hand}"
+            "there is no Deployment {namespace}/{name}, so lictor can't tell whether Helm is removing the release \
+             {release}; {by_hand}"
         ),
         Err(error) => Err(told(failure("get", "deployments", &error))),
     }
@@ -192,7 +198,7 @@ async fn stop_operator(deployment: &str, client: &Client, namespace: &str) -> an
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let scale = Patch::Merge(json!({"spec": {"replicas": 0}}));
     match within(TIMEOUT, api.patch_scale(deployment, &PatchParams::default(), &scale)).await {
-        Ok(_) => println!("the operator is stopped: Deployment {namespace}/{deployment} has 0 replicas"),
+        Ok(_) => println!("the operator has stopped: Deployment {namespace}/{deployment} has 0 replicas"),
         Err(kube::Error::Api(status)) if status.is_not_found() => {
             println!("there is no Deployment {namespace}/{deployment}: no operator to stop");
         }
@@ -221,7 +227,7 @@ async fn left(client: &Client, installation: &Installation) -> String {
     }
 }
 
-/// Whether a lictor serves it, as far as it says: an election that was withdrawn is not accepted any more.
+/// Returns whether a lictor serves the election, as far as its status says: a withdrawn election is no longer accepted.
 fn is_held(election: &LeaderElection) -> bool {
     let conditions = election.status.iter().flat_map(|status| &status.conditions);
     election.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
@@ -236,8 +242,8 @@ async fn delete(client: &Client, crds: &Crds, deadline: Instant) -> anyhow::Resu
     let held = |election: &&LeaderElection| is_held(election);
     if let Some(other) = listed.items.iter().find(held) {
         bail!(
-            "the CRDs stay, because another lictor serves {} of the elections, for example {}/{}: uninstall that lictor too, or leave \
-             --delete-crds out",
+            "the CRDs stay, because another lictor serves {} of the elections, for example {}/{}: uninstall that \
+             lictor too, or leave --delete-crds out",
             listed.items.iter().filter(held).count(),
             other.namespace().unwrap_or_default(),
             other.name_any()
@@ -246,11 +252,11 @@ async fn delete(client: &Client, crds: &Crds, deadline: Instant) -> anyhow::Resu
     crds.delete().await.map_err(told)?;
     while crds.installed().await.map_err(told)?.iter().any(|(_, installed)| *installed != Installed::Missing) {
         if Instant::now() >= deadline {
-            bail!("the CRDs are being deleted, but are not gone yet: see kubectl get crd");
+            bail!("the CRDs are still being deleted: see kubectl get crd");
         }
         sleep(PERIOD).await;
     }
-    println!("{} elections, the classes and the CRDs are deleted", listed.items.len());
+    println!("deleted {} elections, the classes and the CRDs", listed.items.len());
     Ok(())
 }
 

@@ -1,37 +1,38 @@
-//! What the page can do: ask for another leader, pause, resume. With the user's own rights, as the commands of these names.
+//! The actions on the page: move the leader, pause, resume. Like the commands of these names, with the user's
+//! own rights.
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::ResourceExt;
+use lictor_api::SwitchoverSpec;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::shared::Shared;
-use crate::api::SwitchoverSpec;
 use crate::cli::user::pause::may_be_undone;
 use crate::cli::user::switchover::named;
 
-/// How long the old leader comes last among the eligible pods, in seconds; the default of the command.
+/// For how long the old leader ranks last among the eligible pods, in seconds; the default of the command.
 const HOLD: u32 = 300;
 
-/// What is asked for.
+/// An action that the user asks for.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Move {
-    /// The term that the user saw. If it is over, nothing is moved.
+    /// The term that the user saw. If it is over, the leadership does not move.
     from_term: i64,
-    /// None: the next one in the order.
+    /// `None`: the next pod in the order.
     to_pod: Option<String>,
-    /// Whether the pod may lead although it is not ready, or its node is cordoned.
+    /// Whether the pod may lead even if it is not ready or its node is cordoned.
     #[serde(default)]
     force: bool,
-    /// When to begin. None: at once.
+    /// When to begin. `None`: at once.
     #[serde(default)]
     not_before_time: Option<String>,
-    /// How long it may wait, in seconds. None: it does not wait.
+    /// How long the Switchover may wait, in seconds. `None`: it does not wait.
     #[serde(default)]
     deadline_seconds: Option<u32>,
 }
@@ -40,11 +41,11 @@ struct Move {
 #[serde(deny_unknown_fields)]
 struct Freeze {
     paused: bool,
-    /// The election that the user saw: another one may have its name by now.
+    /// The uid of the election that the user saw, because another election may have its name by now.
     uid: String,
 }
 
-/// Where an action is asked for: the token, the namespace, the election's name.
+/// The target of an action: the token, the namespace, the election's name.
 type Place = Path<(String, String, String)>;
 
 /// Creates a Switchover.
@@ -64,7 +65,7 @@ pub(super) async fn switch(State(shared): State<Shared>, Path((_, namespace, nam
             requested_by: None,
         };
         let created = shared.reader.create_switchover(&namespace, &named(&shared.reader, spec).await).await?;
-        Ok(format!("The Switchover {} was created. The page shows what comes of it.", created.name_any()))
+        Ok(format!("The Switchover {} was created. The page shows its progress.", created.name_any()))
     })
     .await
 }
@@ -75,10 +76,10 @@ pub(super) async fn pause(State(shared): State<Shared>, Path((_, namespace, name
         let Freeze { paused, uid } = read(&body)?;
         let (election, managers) = shared.reader.election_and_managers(&namespace, &name).await?;
         if election.uid().as_ref() != Some(&uid) {
-            anyhow::bail!("{namespace}/{name} was deleted and made again meanwhile: close this, and look at it again");
+            anyhow::bail!("{namespace}/{name} was deleted and created again meanwhile: close this, and open it again");
         }
         shared.reader.set_paused(&election, paused).await?;
-        let done = if paused { "It is paused." } else { "It is resumed." };
+        let done = if paused { "The election is paused." } else { "The election is resumed." };
         let warning = may_be_undone(&managers).map(|warning| format!(" But {warning}.")).unwrap_or_default();
         Ok(format!("{done}{warning}"))
     })

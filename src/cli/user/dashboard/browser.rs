@@ -8,18 +8,18 @@ use anyhow::Context as _;
 
 use super::guard::random;
 
-/// A file that leads the browser to the page. The address itself is never an argument of a program, for these are seen by all users of the
-/// machine; only this user can read the file. Dropping this deletes it.
+/// A file that redirects the browser to the page. The address itself is never an argument of a program, because all
+/// users of the machine can see those; only this user can read the file. Dropping this deletes the file.
 pub(super) struct OpenedFile(PathBuf);
 
 impl OpenedFile {
-    /// Opens the address. If there is no browser, says so.
+    /// Opens the address. Says so if there is no browser.
     pub(super) fn open(address: &str) -> Option<Self> {
         let opened = Self::write(address).and_then(|file| {
-            open::that_detached(&file.0).context("no program is known that opens HTML files")?;
+            open::that_detached(&file.0).context("the system has no program for HTML files")?;
             Ok(file)
         });
-        opened.inspect_err(|error| eprintln!("no browser was opened, so open the address yourself: {error:#}")).ok()
+        opened.inspect_err(|error| eprintln!("can't open a browser, so open the address yourself: {error:#}")).ok()
     }
 
     fn write(address: &str) -> anyhow::Result<Self> {
@@ -31,10 +31,10 @@ impl OpenedFile {
         let mut file = options.open(&path).with_context(|| format!("can't write {}", path.display()))?;
         let written = Self(path);
         let page = format!(
-            "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; url={address}\"><title>Elections</title>\n\
-             <a href=\"{address}\">Elections</a>\n"
+            "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; \
+             url={address}\"><title>Elections</title>\n<a href=\"{address}\">Elections</a>\n"
         );
-        file.write_all(page.as_bytes()).context("can't write what leads the browser to the page")?;
+        file.write_all(page.as_bytes()).context("can't write the file that redirects the browser to the page")?;
         Ok(written)
     }
 }

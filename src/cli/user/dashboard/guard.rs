@@ -1,8 +1,8 @@
-//! Who may use the page: whoever knows the address that the command printed, from the page itself.
+//! The check of each request to the page: its client has to know the address that the command printed, and to be the page itself.
 //!
-//! Every user of this machine can connect to the port, and so can every page that is open in the user's browser. The token in the path keeps
-//! both out. The check of Host keeps out pages whose name leads to 127.0.0.1 (DNS rebinding), and that of Origin requests from other
-//! pages.
+//! Every user of this machine can connect to the port, and so can every page in the user's browser. The token in the
+//! path keeps both out. The check of Host keeps out pages whose name resolves to 127.0.0.1 (DNS rebinding), and the
+//! check of Origin requests from other pages.
 
 use anyhow::anyhow;
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
-/// What a request must have.
+/// The requirements on a request.
 pub(super) struct Guard {
     port: u16,
     token: String,
@@ -35,18 +35,19 @@ impl Guard {
     /// Checks a request.
     ///
     /// # Errors
-    /// Returns why it is refused.
+    /// Returns why the request is refused.
     pub(super) fn check(&self, request: &Request) -> Result<(), &'static str> {
         let host = header(request.headers(), &HOST).filter(|host| self.is_own(host));
         let host = host.ok_or("this program answers as 127.0.0.1 and localhost only, at its own port\n")?;
-        // A browser names the page that asks in each request that is not only for reading, and in each from another page's script.
+        // A browser names the requesting page in each request that may change something, and in each request from
+        // another page's script.
         let reads = [Method::GET, Method::HEAD].contains(request.method());
         let is_own_page = match (request.headers().contains_key(ORIGIN), reads) {
             (true, _) => header(request.headers(), &ORIGIN).is_some_and(|origin| origin == format!("http://{host}")),
             (false, reads) => reads,
         };
         if !is_own_page {
-            return Err("another page may not use this one\n");
+            return Err("other pages may not use this one\n");
         }
         let token = request.uri().path().split('/').nth(1).unwrap_or_default();
         if bool::from(token.as_bytes().ct_eq(self.token.as_bytes())) {
@@ -59,7 +60,7 @@ impl Guard {
     fn is_own(&self, host: &str) -> bool {
         ["127.0.0.1", "localhost"].iter().any(|name| {
             let rest = host.strip_prefix(name);
-            // A browser leaves out the port of http.
+            // A browser omits HTTP's default port.
             rest.is_some_and(|rest| rest == format!(":{}", self.port) || rest.is_empty() && self.port == 80)
         })
     }
@@ -68,7 +69,7 @@ impl Guard {
 /// Returns 256 random bits as text for addresses and names of files.
 ///
 /// # Errors
-/// If the system has none.
+/// If the system has no random numbers.
 pub(super) fn random() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     let random = rustls::crypto::ring::default_provider().secure_random;
@@ -76,7 +77,7 @@ pub(super) fn random() -> anyhow::Result<String> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns the value of a header that is there once.
+/// Returns the value of a header that occurs once.
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
@@ -120,12 +121,12 @@ mod tests {
             ("GET", &own, &[], Some("127.0.0.1 and localhost only")),
             ("GET", &own, &[host, ("host", "attacker.example")], Some("127.0.0.1 and localhost only")),
             // Another page.
-            ("POST", &own, &[host], Some("another page")),
-            ("DELETE", &own, &[host], Some("another page")),
-            ("GET", &own, &[host, ("origin", "http://attacker.example")], Some("another page")),
-            ("POST", &own, &[host, ("origin", "null")], Some("another page")),
-            ("POST", &own, &[host, ("origin", "http://localhost:8001")], Some("another page")),
-            ("POST", &own, &[host, ("origin", "https://127.0.0.1:8001")], Some("another page")),
+            ("POST", &own, &[host], Some("other pages")),
+            ("DELETE", &own, &[host], Some("other pages")),
+            ("GET", &own, &[host, ("origin", "http://attacker.example")], Some("other pages")),
+            ("POST", &own, &[host, ("origin", "null")], Some("other pages")),
+            ("POST", &own, &[host, ("origin", "http://localhost:8001")], Some("other pages")),
+            ("POST", &own, &[host, ("origin", "https://127.0.0.1:8001")], Some("other pages")),
         ] {
             let refused = check(&guard, method, path, headers).err();
             let as_expected = match (refused, says) {

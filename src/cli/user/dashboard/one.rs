@@ -1,56 +1,56 @@
-//! One election, as the page gets it: what `explain` says, its terms, its Switchovers, and what the user may do.
+//! One election on the page: what `explain` says, its terms, its Switchovers, and what the user may do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use lictor_api::{ACCEPTED, COMPLETE, FAILED, GROUP, Switchover};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::overview::Row;
 use super::shared::Shared;
 use super::timeline::{changes, spans};
-use crate::api::{ACCEPTED, COMPLETE, FAILED, GROUP, Switchover};
 use crate::cli::user::changes::Changes;
 use crate::cli::user::outlook::Sight;
 use crate::cli::user::reading::{Right, Whose, conditions};
 use crate::cli::user::switchover::said;
 
-/// How long an answer about the user's rights counts.
+/// How long an answer about the user's rights stays valid.
 const RIGHTS_FOR: Duration = Duration::from_secs(15);
-/// How many Switchovers are shown, the newest first.
+/// How many Switchovers are shown, newest first.
 const SWITCHOVERS: usize = 5;
 /// How long a Switchover is shown after it has ended, in seconds.
 const ENDED_FOR: i64 = 600;
 
-/// An election that somebody looks at.
+/// An election that a user looks at.
 pub(super) struct Look {
     shared: Shared,
     namespace: String,
     name: String,
-    /// None: it was not looked at yet.
+    /// `None` before the first look.
     changes: Option<Changes>,
-    /// What the user may do, and when that was asked.
+    /// The user's rights, and when the API server named them.
     may: Option<(Instant, Value)>,
-    /// What was told last.
+    /// The last data that the page was sent.
     told: Option<Arc<str>>,
 }
 
 impl Look {
-    /// Begins to look at it.
+    /// Starts to look at it.
     pub(super) fn at(shared: Shared, namespace: String, name: String) -> Self {
         Self { shared, namespace, name, changes: None, may: None, told: None }
     }
 
-    /// Returns its state as JSON, at once or when it has changed.
+    /// Returns its state as JSON, immediately or once it has changed.
     pub(super) async fn next(&mut self) -> Arc<str> {
         loop {
             match &mut self.changes {
                 Some(changes) => changes.next().await,
-                // The watches begin before the first look, so nothing is missed between them.
+                // The watches begin before the first look, so that no change is missed between them.
                 None => self.changes = Some(Changes::new(&self.shared.reader, &self.namespace)),
             }
-            // Boxed, because it has a dozen requests in it.
+            // Boxed, because the future contains a dozen requests.
             let seen: Arc<str> = Box::pin(self.look()).await.to_string().into();
             if self.told.as_ref() != Some(&seen) {
                 self.told = Some(seen.clone());
@@ -69,12 +69,12 @@ impl Look {
             Err(error) => return json!({"about": *self.shared.about, "trouble": format!("{error:#}")}),
         };
         let outlook = sight.outlook();
-        // Where they can't be seen, the outlook says so.
+        // Without the right to see them, the outlook says so.
         let switchovers = switchovers.unwrap_or_default();
         let history = sight.election.status.as_ref().map(|status| status.history.clone()).unwrap_or_default();
         let mut told = json!(Row::of(&sight.election));
         if outlook.leader.is_none() {
-            // T1: the status may be older than what was seen.
+            // T1: the status may be out of date.
             told["leader"] = Value::Null;
         }
         told["outlook"] = json!(outlook);
@@ -86,7 +86,7 @@ impl Look {
         json!({"about": *self.shared.about, "trouble": null, "election": told})
     }
 
-    /// Asks what the user may do: true, or why not.
+    /// Asks the API server what the user may do: true, or why not.
     async fn may(&mut self) -> Value {
         if let Some((asked, may)) = &self.may
             && asked.elapsed() < RIGHTS_FOR
@@ -99,9 +99,10 @@ impl Look {
             match self.shared.reader.is_allowed(&Whose::Own, right).await {
                 Ok(true) => json!(true),
                 Ok(false) => json!(format!(
-                    "You may not {what}: that takes the right to {verb} {resource} in {namespace}, as the ClusterRole {role} has it."
+                    "You may not {what}: this needs the right to {verb} {resource} in {namespace}, which the \
+                     ClusterRole {role} grants."
                 )),
-                Err(why) => json!(format!("Whether you may {what} is not known: {why}")),
+                Err(why) => json!(format!("It is unknown whether you may {what}: {why}")),
             }
         };
         let (switchover, pause) = tokio::join!(
@@ -114,7 +115,7 @@ impl Look {
     }
 }
 
-/// Returns what is shown of the election's Switchovers: those that go on, and those that have ended a short time ago.
+/// Returns the election's Switchovers to show: those in progress, and those that ended a short time ago.
 fn shown(mut all: Vec<Switchover>, election: &str) -> Vec<Value> {
     let now = k8s_openapi::jiff::Timestamp::now();
     all.retain(|one| {

@@ -1,4 +1,4 @@
-//! All elections, as the page gets them: kept up by a watch.
+//! All elections on the page, kept up to date by a watch.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::ResourceExt;
+use lictor_api::{LeaderElection, READY};
 use lictor_core::{Uid, Version};
+use lictor_kubernetes::{Change, WatchFailure};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::shared::{About, Shared};
-use crate::api::{LeaderElection, READY};
 use crate::cli::user::list::{Health, health};
 use crate::cli::user::reading::{condition, told_of_watch};
-use crate::kubernetes::{Change, Namespaces, WatchFailure, watch_elections};
+use crate::kubernetes::{Namespaces, watch_elections};
 
-/// What comes within this time, is shown at once.
+/// Changes within this time are shown together.
 const TOGETHER: Duration = Duration::from_millis(150);
-/// The pause before a watch that broke begins anew, with a list.
+/// The pause before a broken watch restarts with a list.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An election in the list. Times are in milliseconds since 1970.
@@ -34,7 +35,7 @@ pub(super) struct Row {
     health: Health,
     /// The reason of the condition Ready.
     status: String,
-    /// What is wrong, if something is.
+    /// The problem, if there is one.
     message: Option<String>,
     paused: bool,
     term: Option<i64>,
@@ -48,25 +49,25 @@ pub(super) struct Row {
     class_name: Option<String>,
 }
 
-/// What is known of all elections.
+/// The known state of all elections.
 struct Overview {
     rows: BTreeMap<(String, String), Row>,
     /// Whether a list has ever arrived.
     listed: bool,
-    /// Why they can't be read now.
+    /// Why the elections can't be read at present.
     trouble: Option<String>,
 }
 
 type Told = Change<(Version, Uid, LeaderElection)>;
 
-/// Keeps up what is known, and publishes each state as JSON.
+/// Keeps the elections up to date, and publishes each state as JSON.
 pub(super) async fn follow(shared: &Shared, publish: Sender<Option<Arc<str>>>) -> Infallible {
     let scope = Namespaces::new(shared.about.namespace.iter().cloned().collect());
     let mut overview = Overview { rows: BTreeMap::new(), listed: false, trouble: None };
     loop {
         let mut changes = watch_elections(shared.reader.client(), &scope);
-        // A watch that breaks begins anew, because one that goes on after a failure says nothing until something changes. It is told
-        // only if the new one does not begin either.
+        // A watch that fails is restarted, because a watch that continues after a failure says nothing until something
+        // changes. The failure is reported only if the new watch fails, too.
         let mut first = true;
         while let Some(change) = changes.next().await {
             let together = Instant::now() + TOGETHER;
@@ -88,7 +89,7 @@ pub(super) async fn follow(shared: &Shared, publish: Sender<Option<Arc<str>>>) -
 }
 
 impl Overview {
-    /// Takes what the watch tells. Returns whether the watch works.
+    /// Takes an event of the watch. Returns whether the watch works.
     fn take(&mut self, change: Told, first: bool, about: &About) -> bool {
         match change {
             Change::All(_, _, all) => {
@@ -115,10 +116,10 @@ impl Overview {
         true
     }
 
-    /// Returns it for the page, problems first.
+    /// Returns the elections for the page, problems first.
     fn told(&self, about: &About) -> String {
         let mut rows: Vec<&Row> = self.rows.values().collect();
-        // Those of equal health stay in the order of their names.
+        // Elections of equal health stay ordered by name.
         rows.sort_by_key(|row| row.health);
         let mut told = json!({"about": about, "trouble": self.trouble});
         if self.listed {

@@ -17,13 +17,14 @@ macro_rules! files {
     };
 }
 
-/// All files but the page itself. lit-html is as its package has it: `hack/front-end.sh` compares them.
+/// All files except the page itself. lit-html is unchanged from its package, as `hack/front-end.sh` checks.
 pub(super) const FILES: &[File] = files![
     "app.js",
     "dialog.js",
     "election.js",
     "icon.svg",
     "list.js",
+    "state.js",
     "style.css",
     "timeline.js",
     "words.js",
@@ -38,7 +39,7 @@ pub(super) const FILES: &[File] = files![
 pub(super) const PAGE: File = File { path: "", content: include_str!("page/index.html") };
 
 impl File {
-    /// Returns it as an answer.
+    /// Returns the file as an answer.
     pub(super) fn answer(self) -> impl IntoResponse + use<> {
         let kind = match self.path.rsplit('.').next() {
             Some("js") => "text/javascript",

@@ -20,13 +20,13 @@ use super::one::Look;
 use super::page::{FILES, PAGE};
 use super::shared::Shared;
 
-/// What each answer tells the browser: to load nothing from elsewhere, to show the page in no frame, to keep nothing, and to tell the
-/// address to nobody.
+/// The headers of each answer, which tell the browser to load nothing from elsewhere, to show the page in no frame, to store nothing,
+/// and to keep the address secret.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -54,7 +54,7 @@ pub(super) async fn serve(listener: TcpListener, guard: Guard, shared: Shared) -
     axum::serve(listener, router).await
 }
 
-/// Answers whoever may ask.
+/// Answers a permitted request.
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let mut answer = match guard.check(&request) {
         Ok(()) => next.run(request).await,

@@ -1,4 +1,4 @@
-//! What all requests of the page share.
+//! The state that all requests of the page share.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use tokio::sync::watch;
 
 use crate::cli::user::reading::Reader;
 
-/// What each request can use.
+/// The state that each request can use.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) reader: Arc<Reader>,
     pub(super) about: Arc<About>,
-    /// All elections as JSON; none: the API server has not answered yet.
+    /// All elections as JSON. `None`: the API server has not answered yet.
     pub(super) overview: watch::Receiver<Option<Arc<str>>>,
 }
 
-/// Which cluster the page is about, and by whom it is read.
+/// The cluster that the page shows, and the user who reads it.
 #[derive(Debug, Serialize)]
 pub(super) struct About {
     /// The context of the kubeconfig.
@@ -30,7 +30,7 @@ pub(super) struct About {
 }
 
 impl About {
-    /// Creates it. `namespace`: none for all of them.
+    /// Creates it. `namespace`: `None` for all of them.
     pub(super) fn new(context: Option<String>, user: Option<String>, namespace: Option<String>) -> Self {
         let scope = namespace.as_ref().map_or_else(|| "in all namespaces".into(), |name| format!("in {name}"));
         Self { context, user, scope, namespace }

@@ -1,21 +1,21 @@
-//! The terms of an election in time, with the gaps without a leader, from `status.history`.
+//! The terms of an election over time, with the gaps without a leader, from `status.history`.
 
+use lictor_api::HistoryEntry;
 use serde::Serialize;
 
-use crate::api::HistoryEntry;
 use crate::wording::described;
 
-/// A time in which one leads, or nobody. Times are in milliseconds since 1970, by the operator's clock.
+/// A span of time with one leader, or with none. Times are in milliseconds since 1970, by the operator's clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Span {
-    /// Who leads; none: nobody, or the leader changes.
+    /// The leader. `None`: there is none, or the leader is changing.
     pub(super) leader: Option<String>,
-    /// The leader's term. Of a gap: that of the change which ends it or makes it.
+    /// The leader's term. For a gap, the term of the change that ends it, or else that began it.
     pub(super) term: i64,
     pub(super) from: i64,
-    /// None: it goes on.
+    /// `None`: the span has not ended.
     pub(super) until: Option<i64>,
-    /// How long a change of leader took, in milliseconds. Times of completion are in whole seconds only.
+    /// How long a change of leader took, in milliseconds, because completion times are in whole seconds.
     pub(super) took: Option<i64>,
 }
 
@@ -23,20 +23,20 @@ pub(super) struct Span {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Change {
     term: i64,
-    /// The new leader; none: nobody could be elected.
+    /// The new leader. `None`: no candidate could be elected.
     leader: Option<String>,
     previous: Option<String>,
-    /// In one word.
+    /// The reason, in one word.
     reason: String,
-    /// As half a sentence; none: the word is unknown to this version.
+    /// The reason as half a sentence. `None`: this version does not know the word.
     why: Option<&'static str>,
-    /// When it was complete.
+    /// When the change was complete.
     at: Option<i64>,
     /// The milliseconds from when the operator saw the cause.
     took: i64,
 }
 
-/// Returns each change, the newest first as the status has them.
+/// Returns all changes, newest first as in the status.
 pub(super) fn changes(history: &[HistoryEntry]) -> Vec<Change> {
     let change = |entry: &HistoryEntry| Change {
         term: entry.term,
@@ -50,16 +50,16 @@ pub(super) fn changes(history: &[HistoryEntry]) -> Vec<Change> {
     history.iter().map(change).collect()
 }
 
-/// Returns what was from the oldest change that is known until now, without holes.
+/// Returns the spans from the oldest known change until now, without holes.
 ///
-/// A gap begins when the operator saw the cause, so a leader that was lost earlier, unseen, counts as leading until then. A leader that is
-/// moved while it is well goes on for a part of that gap.
+/// A gap begins when the operator saw the cause, so a leader that was lost earlier, unseen, counts as leading until
+/// then. A healthy leader that is moved still leads for part of that gap.
 pub(super) fn spans(history: &[HistoryEntry]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for entry in history.iter().rev() {
         let Some(done) = completed(entry) else { continue };
         let took = entry.duration_milliseconds.max(0);
-        // The same leader goes on in a higher term.
+        // The same leader continues in a higher term.
         let stays = entry.reason == "LockRestored" && entry.leader_name == entry.previous_leader_name;
         let began = if stays { done } else { done - took };
         let first = spans.is_empty();

@@ -1,5 +1,5 @@
-//! The way from a Service that reaches all pods of an election to one that reaches the leader alone, and back: in each state, the one
-//! command that comes next. docs/routing.md leads along the same way.
+//! The way of a Service from all pods of an election to only the leader, and back: in each state, the one command that
+//! comes next. docs/routing.md follows the same way.
 
 #[cfg(test)]
 mod tests;
@@ -7,11 +7,11 @@ mod tests;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
+use lictor_api::{LeaderElection, ROUTED};
 use lictor_core::{Pod, Scope};
 use serde_json::json;
 
 use super::finding::Finding;
-use crate::api::{LeaderElection, ROUTED};
 use crate::cli::user::reading::{condition, conditions, full_name};
 use crate::kubernetes::{NamedBySlice, ServiceSelector, SliceWriter};
 
@@ -23,28 +23,28 @@ pub(super) struct Group<'a> {
     pub(super) scope: Scope,
 }
 
-/// What is around the Services of a namespace.
+/// The surroundings of the Services of a namespace.
 pub(super) struct Surroundings {
     pub(super) pods: Vec<Pod>,
-    /// Empty where no Service is reached by slices of lictor, or may be.
+    /// Empty if no Service has slices of lictor, or may have some.
     pub(super) slices: Vec<NamedBySlice>,
-    /// Whether there are elections of which is not known what they write.
+    /// Whether there are elections whose labels are unknown.
     pub(super) unread: bool,
 }
 
 impl Group<'_> {
     /// The Service that the election names for its slices.
     pub(super) fn routed_by(&self) -> Option<&str> {
-        self.election.spec.routing.as_ref().map(|routing| routing.endpoint_slice.service_name.as_str())
+        self.election.spec.service.as_ref().map(|service| service.name.as_str())
     }
 
-    /// The pod that leads here, as the operator says.
+    /// The leader in this cluster, according to the operator.
     pub(super) fn leader(&self) -> Option<String> {
         let leader = self.election.status.as_ref()?.leader.as_ref()?.pod_name.clone();
         leader.filter(|_| !self.is_led_elsewhere())
     }
 
-    /// Whether a Service asks for one of the labels by which the leader is told from the others.
+    /// Whether a Service selects one of the labels that distinguish the leader from the others.
     pub(super) fn is_asked_for(&self, service: &ServiceSelector) -> bool {
         self.labels().iter().any(|(key, value)| service.selector.get(key) == Some(value))
     }
@@ -53,7 +53,7 @@ impl Group<'_> {
         conditions(self.election).any(|condition| condition.reason == "LedElsewhere")
     }
 
-    /// The labels by which the leader is told from the others.
+    /// The labels that distinguish the leader from the others.
     fn labels(&self) -> Labels {
         let markings = &self.scope.markings;
         let own = markings.leader.labels.iter().filter(|(key, value)| markings.follower.labels.get(key) != Some(value));
@@ -71,12 +71,12 @@ impl Group<'_> {
         self.candidates(pods).into_iter().find(carries)
     }
 
-    /// Whether a Service asks for the leader of this group, or would, if it had one.
+    /// Whether a Service selects the leader of this group, even if there is none at present.
     fn is_for_leader(&self, service: &ServiceSelector, pods: &[Pod]) -> bool {
         self.is_asked_for(service) && self.would_reach_all(service, pods)
     }
 
-    /// Whether a Service reaches all candidates, but for the leader's labels that it asks for.
+    /// Whether a Service would reach all candidates without the leader's labels in its selector.
     fn would_reach_all(&self, service: &ServiceSelector, pods: &[Pod]) -> bool {
         let labels = self.labels();
         let rest = service.selector.iter().filter(|(key, value)| labels.get(*key) != Some(value));
@@ -87,8 +87,8 @@ impl Group<'_> {
     }
 }
 
-/// What comes next for the Service of a group that is on the way; none: it is at an end of it, or nothing can be said from here. Returns
-/// the name of the Service, too.
+/// Returns the next step for the Service of a group, and the Service's name. `None`: the Service has arrived, or the
+/// next step can't be known from here.
 pub(super) fn next_step(
     group: &Group,
     services: &[ServiceSelector],
@@ -109,7 +109,7 @@ pub(super) fn next_step(
     found.map(|(service, finding)| (service.name.clone(), finding))
 }
 
-/// A Service, and an election that names none.
+/// The next step for a Service and an election that names none.
 fn by_label(
     group: &Group,
     service: &ServiceSelector,
@@ -123,8 +123,8 @@ fn by_label(
         let never_led = group.election.status.as_ref().and_then(|status| status.term).is_none();
         return (never_led && group.labelled(pods).is_none()).then(|| {
             Finding::wrong(format!(
-                "the Service {namespace}/{name} reaches no pod: it asks for {}, and the election {election} has had no leader yet. Until \
-                 it has, let the Service reach all: {}",
+                "the Service {namespace}/{name} reaches no pod: it selects {}, and the election {election} has had no \
+                 leader yet. Until it has one, let the Service reach all pods: {}",
                 listed(&group.labels()),
                 take_off(service, &group.labels())
             ))
@@ -136,10 +136,11 @@ fn by_label(
         let stale: Vec<&str> =
             named.map(String::as_str).filter(|pod| candidates.iter().any(|one| one.name == *pod)).collect();
         return (!stale.is_empty()).then(|| {
-            let spec = json!({"spec": {"routing": {"endpointSlice": {"serviceName": name}}}});
+            let spec = json!({"spec": {"service": {"name": name}}});
             Finding::wrong(format!(
-                "the Service {namespace}/{name} has no selector, and what Kubernetes wrote while it had one still names {}, whoever leads. \
-                 To let it follow the leader: kubectl -n {namespace} patch le {election} --type=merge -p '{spec}'",
+                "the Service {namespace}/{name} has no selector, and the endpoints that Kubernetes wrote while it had \
+                 one still list {}, whichever pod leads. To make it follow the leader: kubectl -n {namespace} patch le \
+                 {election} --type=merge -p '{spec}'",
                 stale.join(", ")
             ))
         });
@@ -151,11 +152,12 @@ fn by_label(
         return None;
     }
     let all = format!(
-        "the Service {namespace}/{name} reaches all {} candidates of the election {election}, and no Service reaches only its leader.",
+        "the Service {namespace}/{name} reaches all {} candidates of the election {election}, and no Service reaches \
+         only its leader.",
         candidates.len()
     );
     Some(Finding::note(if group.labelled(pods).is_some() || group.is_led_elsewhere() {
-        format!("{all} If this one should: {}", add(service, &group.labels()))
+        format!("{all} If this Service should: {}", add(service, &group.labels()))
     } else {
         format!(
             "{all} No pod carries {} yet: kubectl lictor explain {election} -n {namespace}",
@@ -164,10 +166,10 @@ fn by_label(
     }))
 }
 
-/// An election names a Service that has a selector.
+/// The next step if the election's Service has a selector.
 fn has_selector(group: &Group, service: &ServiceSelector, around: &Surroundings) -> Option<Finding> {
     let ServiceSelector { namespace, name, .. } = service;
-    // Where something else is in the way, the operator says what.
+    // The operator reports any other obstacle.
     condition(group.election, ROUTED).filter(|routed| routed.reason == "ServiceHasSelector")?;
     let election = full_name(group.election);
     let what = format!("the Service {namespace}/{name}, which the election {election} names, has a selector");
@@ -175,7 +177,7 @@ fn has_selector(group: &Group, service: &ServiceSelector, around: &Surroundings)
     if !group.is_asked_for(service) {
         return Some(Finding::wrong(if leader.is_some() {
             format!(
-                "{what}, and reaches all pods that it matches. Let it reach the leader alone first: {}",
+                "{what}, and reaches all pods that it matches. First let it reach only the leader: {}",
                 add(service, &group.labels())
             )
         } else {
@@ -191,22 +193,22 @@ fn has_selector(group: &Group, service: &ServiceSelector, around: &Surroundings)
     };
     if !alone(SliceWriter::Kubernetes) {
         return Some(Finding::wrong(format!(
-            "{what}, and Kubernetes has not written yet that it reaches {} alone: look again in a moment",
+            "{what}, and Kubernetes has not yet narrowed its endpoints to {}: check again in a moment",
             leader.name
         )));
     }
     let off = remove("service", service, &["/spec/selector".into()]);
     Some(Finding::wrong(if alone(SliceWriter::Lictor) {
         let election = ServiceSelector { name: group.election.name_any(), ..service.clone() };
-        let back = remove("le", &election, &["/spec/routing".into()]);
-        format!("{what} again. To go back to the label: {back}. If the selector is a mistake: {off}")
+        let back = remove("le", &election, &["/spec/service".into()]);
+        format!("{what} again. To return to the label: {back}. If the selector is a mistake: {off}")
     } else {
-        format!("{what}, so Kubernetes writes whom it reaches. Let lictor do it: {off}")
+        format!("{what}, so Kubernetes writes its endpoints. Let lictor write them: {off}")
     }))
 }
 
-/// An election names a Service without a selector, whose former slices name somebody else than the leader, and follow nobody. To delete
-/// them leaves the Service without anybody for a moment; with its selector, Kubernetes puts them right.
+/// The next step if the election's Service has no selector, and its old slices still list another pod than the leader.
+/// Deleting them would leave the Service without endpoints for a moment. With its selector, Kubernetes corrects them.
 fn follows_nobody(group: &Group, service: &ServiceSelector, around: &Surroundings) -> Option<Finding> {
     let ServiceSelector { namespace, name, .. } = service;
     let leader = group.labelled(&around.pods)?;
@@ -225,34 +227,34 @@ fn follows_nobody(group: &Group, service: &ServiceSelector, around: &Surrounding
     }
     selector.extend(group.labels());
     Some(Finding::wrong(format!(
-        "the Service {namespace}/{name} reaches {}, by what Kubernetes wrote while it had a selector, and {} leads by now. Put the selector \
-         on again: {}",
+        "the Service {namespace}/{name} reaches {}, because Kubernetes wrote its endpoints while it had a selector, \
+         but {} leads now. Restore the selector: {}",
         others.join(", "),
         leader.name,
         add(service, &selector)
     )))
 }
 
-/// Whether a Service asks for the leader's label that elections write by default.
+/// Whether a Service selects the leader's label that elections write by default.
 pub(super) fn asks_by_default(service: &ServiceSelector) -> bool {
     service.selector.get("role").is_some_and(|role| role == "leader")
 }
 
-/// What is to be said of a Service if no election of its namespace writes a label that it asks for.
+/// Returns the finding for a Service if no election of its namespace writes a label that it selects.
 pub(super) fn without_election(service: &ServiceSelector, pods: &[Pod]) -> Option<Finding> {
     (asks_by_default(service) && !pods.iter().any(|pod| selects(service, pod))).then(|| {
         let labels = Labels::from([("role".to_owned(), "leader".to_owned())]);
         let ServiceSelector { namespace, name, .. } = service;
         Finding::note(format!(
-            "the Service {namespace}/{name} asks for {}, and reaches no pod: no election in {namespace} writes that label. Make one; until \
-             it has a leader, let the Service reach all: {}",
+            "the Service {namespace}/{name} selects {} and reaches no pod, because no election in {namespace} writes \
+             that label. Create one; until it has a leader, let the Service reach all pods: {}",
             listed(&labels),
             take_off(service, &labels)
         ))
     })
 }
 
-/// Whether a Service reaches a pod by its labels.
+/// Whether a Service selects a pod.
 pub(super) fn selects(service: &ServiceSelector, pod: &Pod) -> bool {
     !pod.finished
         && !service.selector.is_empty()

@@ -1,22 +1,23 @@
-//! The elections: those that are not well, and those that are in each other's way.
+//! Checks elections: those with a problem, and those in conflict with each other.
 
 use std::collections::BTreeSet;
 
+use lictor_api::{ACCEPTED, LeaderElection, READY, ROUTED};
+
 use super::finding::Finding;
-use crate::api::{ACCEPTED, LeaderElection, READY, ROUTED};
 use crate::cli::user::list::{Health, health};
 use crate::cli::user::reading::{Reader, condition, full_name};
 use crate::kubernetes::Namespaces;
 
 /// How many elections are named.
 const MOST: usize = 20;
-/// The refusals because of another election.
+/// The refusals that are caused by another election.
 const CONFLICTS: [&str; 5] = ["CircularWorkloads", "KeyTaken", "PodsTaken", "ServiceTaken", "WorkloadTaken"];
 
 /// Lists all elections.
 ///
 /// # Errors
-/// What is told if they can't be listed.
+/// Returns the finding to report if they can't be listed.
 pub(super) async fn list(reader: &Reader, namespaces: &Namespaces) -> Result<Vec<LeaderElection>, Finding> {
     let mut elections = Vec::new();
     for scope in namespaces.scopes() {
@@ -27,7 +28,8 @@ pub(super) async fn list(reader: &Reader, namespaces: &Namespaces) -> Result<Vec
     Ok(elections)
 }
 
-/// Checks elections. Of those that are `explained`, another finding says what to do. `silent`: no operator acts, so a status may be old.
+/// Checks elections. For the `explained` ones, another finding says what to do. `silent`: no operator acts, so a status
+/// may be out of date.
 pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>, silent: bool) -> Vec<Finding> {
     let unwell: Vec<&LeaderElection> = elections.iter().filter(|one| health(one) < Health::Paused).collect();
     let told = unwell.iter().copied().filter(|one| !is_told(one, explained));
@@ -38,26 +40,27 @@ pub(super) fn check(elections: &[LeaderElection], explained: &BTreeSet<String>, 
     if all > MOST {
         let left = all - MOST;
         findings
-            .push(Finding::wrong(format!("{left} more elections are not well: `kubectl lictor list -A --problems`")));
+            .push(Finding::wrong(format!("{left} more elections have a problem: `kubectl lictor list -A --problems`")));
     }
     let paused = elections.iter().filter(|one| health(one) == Health::Paused);
     let paused: Vec<String> = paused.map(full_name).collect();
     if !paused.is_empty() {
-        findings.push(Finding::note(format!("paused, so nobody is promoted or demoted: {}", paused.join(", "))));
+        findings.push(Finding::note(format!("paused, so lictor promotes and demotes no pod: {}", paused.join(", "))));
     }
     let well = elections.len() - unwell.len() - paused.len();
     findings.extend(match (elections.len(), well) {
         (0, _) => Some(Finding::ok("there are no elections")),
         (_, 0) => None,
         (all, _) if silent => Some(Finding::unseen(format!(
-            "whether {well} of {all} elections are well was not checked: their status says so, but no operator acts, and it may be old"
+            "not checked whether {well} of {all} elections are well: their status says so, but no operator acts, so it \
+             may be out of date"
         ))),
         (all, _) => Some(Finding::ok(format!("{well} of {all} elections are well"))),
     });
     findings
 }
 
-/// Whether its only trouble is with its Service, and that is told.
+/// Whether the election's only problem is its Service, which another finding reports.
 fn is_told(election: &LeaderElection, explained: &BTreeSet<String>) -> bool {
     let routed = condition(election, ROUTED).map(|routed| &routed.reason);
     explained.contains(&full_name(election)) && condition(election, READY).map(|ready| &ready.reason) == routed
@@ -74,7 +77,7 @@ fn trouble(election: &LeaderElection) -> Finding {
             Finding::wrong(format!("the election {name}: {}: {}", ready.reason, ready.message))
         }
         _ => Finding::wrong(format!(
-            "the election {name}: no operator has looked at it: is there one that serves its class and its namespace?"
+            "the election {name}: no operator has looked at it: does one serve its class and its namespace?"
         )),
     }
 }
@@ -108,7 +111,7 @@ mod tests {
         let none = told(std::slice::from_ref(&unwell), false);
         assert!(none.contains("the election shop/db: NoEligiblePod") && !none.contains("\"ok\""), "{none}");
         let silent = told(&[well, unwell], true);
-        assert!(silent.contains("whether 1 of 2 elections are well was not checked"), "{silent}");
+        assert!(silent.contains("not checked whether 1 of 2 elections are well"), "{silent}");
         assert!(!silent.contains("\"ok\""), "{silent}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a check found.
+//! The finding of a check.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::cli::user::paint::{Tone, paint};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(super) result: Verdict,
-    /// What was found, and what to do.
+    /// The finding, and what to do.
     message: String,
 }
 
@@ -17,9 +17,9 @@ pub(crate) struct Finding {
 pub(super) enum Verdict {
     Ok,
     Wrong,
-    /// It may be as somebody wants it.
+    /// This may be intended.
     Note,
-    /// It could not be checked.
+    /// The check was not possible.
     Unseen,
 }
 

@@ -7,11 +7,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::ResourceExt;
+use lictor_api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass, READY, shared_class};
 use lictor_core::Failure;
 use tokio::time::{Instant, sleep};
 
 use super::finding::Finding;
-use crate::api::{BUILT_IN_CLASS, DEFAULT_CONTROLLER, ElectionClass, READY};
 use crate::cli::installation::Installation;
 use crate::cli::user::reading::{Reader, Seen};
 use crate::kubernetes::Installed;
@@ -21,16 +21,16 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// The oldest Kubernetes that is supported, as docs/install.md says.
 const OLDEST: &str = "1.33";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The label by which the chart's Deployment is found.
+/// The label of the chart's Deployment.
 const CHART: &str = "app.kubernetes.io/name=lictor";
 const VERSION_LABEL: &str = "app.kubernetes.io/version";
 
 /// One installation, as the cluster shows it.
 pub(crate) struct Operator {
-    /// Where its Lease is.
+    /// The namespace of its Lease.
     pub(crate) namespace: String,
     lease: String,
-    /// The Deployment that runs it; none: nobody can tell from here.
+    /// The Deployment that runs the operator. `None`: unknown from here.
     pub(crate) deployment: Option<Deployment>,
 }
 
@@ -39,17 +39,18 @@ pub(super) fn server(version: &Info) -> Finding {
     let numbers = |text: &str| text.split('.').map(|part| part.parse().unwrap_or_default()).collect::<Vec<u32>>();
     if numbers(&format!("{}.{minor}", version.major)) < numbers(OLDEST) {
         return Finding::wrong(format!(
-            "the API server is of Kubernetes {}, and the oldest that lictor supports is {OLDEST}: upgrade Kubernetes",
+            "the API server runs Kubernetes {}, and the oldest version that lictor supports is {OLDEST}: upgrade \
+             Kubernetes",
             version.git_version
         ));
     }
-    Finding::ok(format!("the API server is of Kubernetes {}", version.git_version))
+    Finding::ok(format!("the API server runs Kubernetes {}", version.git_version))
 }
 
 pub(super) async fn crds(reader: &Reader) -> Finding {
     let installed = match reader.crds().await {
         Ok(installed) => installed,
-        // This right alone may be missing. The rights to read the kinds themselves are checked separately.
+        // Only this right may be missing. The rights to read the kinds themselves are checked separately.
         Err(Failure::Refused(text) | Failure::Forbidden(text)) => {
             return Finding::unseen(format!("the CRDs were not checked: {text}"));
         }
@@ -65,12 +66,13 @@ fn crds_finding(installed: &[(String, Installed)]) -> Finding {
             Installed::Current => None,
             Installed::Missing => Some(format!("the CRD {name} is missing")),
             Installed::Older(old) => Some(format!(
-                "the CRD {name} is of lictor {old}, and this is {VERSION}, so the API server drops the fields that it does not know"
+                "the CRD {name} comes from lictor {old}, and this is {VERSION}, so the API server drops the fields \
+                 that the CRD lacks"
             )),
         })
         .collect();
     if troubles.is_empty() {
-        return Finding::ok(format!("{} CRDs are of lictor {VERSION} or newer", installed.len()));
+        return Finding::ok(format!("{} CRDs come from lictor {VERSION} or newer", installed.len()));
     }
     Finding::wrong(format!("{}: run `lictor crd --apply`", troubles.join("; ")))
 }
@@ -81,7 +83,8 @@ pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
         Ok(classes) => classes,
         Err((why, true)) => {
             return vec![Finding::unseen(format!(
-                "the classes were not checked, and an operator without this right serves the built-in class {BUILT_IN_CLASS} alone: {why}"
+                "the classes were not checked, and an operator without this right serves only the built-in class \
+                 {BUILT_IN_CLASS}: {why}"
             ))];
         }
         Err((why, false)) => return vec![Finding::unseen(format!("the classes were not checked: {why}"))],
@@ -96,7 +99,8 @@ pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
     let names: Vec<String> = own.iter().map(|class| described(class)).chain(built_in).collect();
     if names.is_empty() {
         return vec![Finding::wrong(format!(
-            "no class has the spec.controller {controller}, so the operator has no elections to serve. Make such a class"
+            "no class has the spec.controller {controller}, so the operator has no elections to serve: create such a \
+             class"
         ))];
     }
     let slow = own.iter().filter_map(|class| slow(class));
@@ -104,7 +108,7 @@ pub(super) async fn classes(reader: &Reader, controller: &str) -> Vec<Finding> {
 }
 
 fn described(class: &ElectionClass) -> String {
-    let store = class.spec.consul.as_ref().map(|consul| format!(" (Consul at {} answers)", consul.address));
+    let store = shared_class(class).and_then(Result::ok).map(|shared| format!(" ({} answers)", shared.place()));
     format!("{}{}", class.name_any(), store.unwrap_or_default())
 }
 
@@ -124,17 +128,14 @@ fn trouble(class: &ElectionClass) -> Option<Finding> {
         Some(ready) => {
             Some(Finding::wrong(format!("the class {name} is not ready: {}: {}", ready.reason, ready.message)))
         }
-        // A class for Leases has no conditions before an operator has seen it.
-        None => class
-            .spec
-            .consul
-            .as_ref()
-            .map(|_| Finding::wrong(format!("the class {name} has no status yet: does an operator act?"))),
+        // A class for Leases has no conditions until an operator has seen it.
+        None => shared_class(class)
+            .map(|_| Finding::wrong(format!("the class {name} has no status yet: is an operator running?"))),
     }
 }
 
 impl Operator {
-    /// Finds the operator's Lease, and the Deployment beside it.
+    /// Finds the operator's Lease, and the Deployment next to it.
     pub(crate) async fn find(reader: &Reader, installation: &Installation) -> Self {
         let lease = installation.lease_name();
         let own = installation.lease_namespace(reader.client());
@@ -155,16 +156,17 @@ impl Operator {
         let version = deployment.labels().get(VERSION_LABEL)?;
         let place = format!("{}/{}", self.namespace, deployment.name_any());
         Some(if version == VERSION {
-            Finding::ok(format!("the Deployment {place} is of lictor {version}, as this program"))
+            Finding::ok(format!("the Deployment {place} runs lictor {version}, as this program"))
         } else {
             Finding::note(format!(
-                "the Deployment {place} is of lictor {version}, and this program of {VERSION}: what they decide may differ"
+                "the Deployment {place} runs lictor {version}, and this program is {VERSION}: their decisions may \
+                 differ"
             ))
         })
     }
 
-    /// Checks that an operator renews the Lease. The times in the Lease come from another machine's clock, so this waits until the
-    /// Lease changes.
+    /// Checks that an operator renews the Lease. The times in the Lease come from another machine's clock, so this
+    /// waits until the Lease changes.
     pub(super) async fn acts(&self, reader: &Reader, timeout: u64) -> Finding {
         let Self { namespace, lease: name, .. } = self;
         let deadline = Instant::now() + Duration::from_secs(timeout);
@@ -174,7 +176,7 @@ impl Operator {
         loop {
             let lease = match reader.operator_lease(namespace, name).await {
                 Ok(lease) => lease,
-                Err(why) => return Finding::unseen(format!("whether an operator acts was not checked: {why}")),
+                Err(why) => return Finding::unseen(format!("not checked whether an operator acts: {why}")),
             };
             match (&first, lease) {
                 (Some(before), Some(now)) if before.resource_version() != now.resource_version() => {
@@ -190,11 +192,12 @@ impl Operator {
             if Instant::now() >= deadline {
                 return Finding::wrong(match first {
                     None => format!(
-                        "no operator acts: there is no Lease {namespace}/{name}. Is --lease-namespace right? See the log of the operator"
+                        "no operator acts: there is no Lease {namespace}/{name}. Is --lease-namespace right? See the \
+                         operator's log"
                     ),
                     Some(lease) => format!(
-                        "no operator acts: the Lease {namespace}/{name}, last held by {:?}, is not renewed within {timeout} s. See the log \
-                         of the operator",
+                        "no operator acts: the Lease {namespace}/{name}, last held by {:?}, was not renewed within \
+                         {timeout} s. See the operator's log",
                         holder(&lease)
                     ),
                 });
@@ -214,11 +217,11 @@ mod tests {
             let names = ["electionclasses", "leaderelections", "switchovers"].map(|kind| format!("{kind}.lictor.dev"));
             crds_finding(&names.into_iter().zip(states).collect::<Vec<_>>()).line()
         };
-        assert!(all([Installed::Current, Installed::Current, Installed::Current]).contains("3 CRDs are of lictor"));
+        assert!(all([Installed::Current, Installed::Current, Installed::Current]).contains("3 CRDs come from lictor"));
         let missing = all([Installed::Missing, Installed::Missing, Installed::Older("0.0.9".into())]);
         for says in [
             "the CRD electionclasses.lictor.dev is missing; the CRD leaderelections.lictor.dev is missing; ",
-            "the CRD switchovers.lictor.dev is of lictor 0.0.9",
+            "the CRD switchovers.lictor.dev comes from lictor 0.0.9",
             ": run `lictor crd --apply`\n",
         ] {
             assert!(missing.contains(says), "{says:?} is not in {missing}");

@@ -1,12 +1,12 @@
-//! The operator's rights: those that it always needs, and those that classes and elections ask for.
+//! The operator's rights: those that it always needs, and those that classes and elections require.
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
+use lictor_api::{Classes, LeaderElection, OnDisable, Workload, WorkloadKind, resolve, shared_class};
 
 use super::finding::Finding;
 use super::installation::Operator;
-use crate::api::{Classes, LeaderElection, OnDisable, Workload, WorkloadKind, consul_class, resolve};
 use crate::cli::installation::Installation;
 use crate::cli::user::reading::{Reader, Right, Whose, full_name};
 use crate::kubernetes::Namespaces;
@@ -14,7 +14,7 @@ use crate::kubernetes::Namespaces;
 /// Group, resource, verbs. docs/operating.md says what each is for.
 type Need = (&'static str, &'static str, &'static [&'static str]);
 
-/// What the operator needs in each namespace that it serves.
+/// The rights that the operator needs in each namespace that it serves.
 const ALWAYS: [Need; 12] = [
     ("lictor.dev", "leaderelections", &["get", "list", "watch", "patch"]),
     ("lictor.dev", "leaderelections/status", &["patch"]),
@@ -32,23 +32,27 @@ const ALWAYS: [Need; 12] = [
 
 const LEASE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 
-/// What it needs in the whole cluster. With `--namespaces` it does without: it serves the built-in class alone.
+/// The rights that the operator needs in the whole cluster. With `--namespaces` it can do without, and then serves only the
+/// built-in class.
 const CLASSES: Need = ("lictor.dev", "electionclasses", &["list", "watch"]);
 
-/// What it does without, in the whole cluster, and what is then missing.
+/// The rights in the whole cluster that the operator can do without, and the consequence.
 const HELPFUL: [(Need, &str); 2] = [
-    (("", "nodes", &["list", "watch"]), "lost nodes and drains are noticed late"),
+    (("", "nodes", &["list", "watch"]), "lictor notices lost nodes and drains late"),
     (("lictor.dev", "electionclasses/status", &["patch"]), "classes do not say whether their store answers"),
 ];
 
-/// What it needs where an election has spec.routing.
+/// The rights that the operator needs if an election has spec.service.
 const ROUTING: [Need; 3] = [
     ("", "services", &["list", "watch"]),
     ("", "endpoints", &["get"]),
     ("discovery.k8s.io", "endpointslices", &["get", "list", "watch", "create", "update", "delete"]),
 ];
 
-/// What it needs of the Secrets that its classes name.
+/// The rights that the operator needs if an election's spec.service has ports.
+const CREATED: Need = ("", "services", &["create", "patch", "delete"]);
+
+/// The rights that the operator needs for the Secrets that its classes name.
 const SECRET: Need = ("", "secrets", &["get", "list", "watch"]);
 
 /// How many elections are named.
@@ -59,11 +63,11 @@ const AT_ONCE: usize = 8;
 /// A right in one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted {
-    /// None: all namespaces.
+    /// `None`: all namespaces.
     namespace: Option<String>,
     group: &'static str,
     resource: &'static str,
-    /// None: all objects.
+    /// `None`: all objects.
     name: Option<String>,
     verb: &'static str,
 }
@@ -82,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// Whose rights are checked: the operator's account; where that is not known, whoever runs this.
+/// Whose rights are checked: those of the operator's account or, if that is unknown, of whoever runs this.
 pub(super) struct Account<'a> {
     reader: &'a Reader,
     operator: &'a Operator,
@@ -103,11 +107,11 @@ impl<'a> Account<'a> {
         Self { reader, operator, whose, whom }
     }
 
-    /// Checks what an installation needs, whatever elections there are.
+    /// Checks what an installation needs regardless of its elections.
     pub(super) async fn check(&self, installation: &Installation) -> Vec<Finding> {
         let namespaces = installation.namespaces();
         let mut needed = installed(&namespaces, &self.operator.namespace, &installation.lease_name());
-        // Who can't read the classes is told so by another finding.
+        // Another finding reports that the classes can't be read.
         let classes = self.reader.classes().await.unwrap_or_default();
         needed.extend(secrets(&classes, &installation.controller, &self.operator.namespace));
         let mut findings = vec![match self.lacks(&needed).await {
@@ -125,7 +129,7 @@ impl<'a> Account<'a> {
             match self.lacks(&wanted).await {
                 Ok(lacks) if lacks.is_empty() => {}
                 Ok(lacks) => findings.push(Finding::note(format!(
-                    "not granted to {}: {}. All else works, but {without}",
+                    "not granted to {}: {}. Everything else works, but {without}",
                     self.whom,
                     in_words(&lacks)
                 ))),
@@ -135,7 +139,7 @@ impl<'a> Account<'a> {
         findings
     }
 
-    /// Checks what the elections of this installation ask for beyond that: routing by slices, and workloads.
+    /// Checks what the elections of this installation require in addition: routing by slices, and workloads.
     pub(super) async fn check_elections(
         &self,
         installation: &Installation,
@@ -148,7 +152,7 @@ impl<'a> Account<'a> {
         let mut findings = Vec::new();
         for (field, docs, needs) in [
             (
-                "spec.routing",
+                "spec.service",
                 "With the chart, set routing.enabled; docs/operating.md lists them",
                 routing as fn(&_) -> _,
             ),
@@ -181,7 +185,7 @@ impl<'a> Account<'a> {
     /// Returns which of these rights are not granted.
     ///
     /// # Errors
-    /// What is told if that can't be asked.
+    /// Returns the finding to report if the API server can't be asked.
     async fn lacks(&self, needed: &[Wanted]) -> Result<Vec<Wanted>, Finding> {
         let answers = stream::iter(needed).map(|one| async move {
             let Wanted { namespace, group, resource, name, verb } = one;
@@ -207,7 +211,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// What an installation needs in the namespaces that it serves, and where its own Lease is.
+/// The rights that an installation needs in the namespaces that it serves, and in that of its own Lease.
 fn installed(namespaces: &Namespaces, own_namespace: &str, lease: &str) -> Vec<Wanted> {
     let scopes = namespaces.scopes();
     let mut needed: Vec<Wanted> = Vec::new();
@@ -219,7 +223,7 @@ fn installed(namespaces: &Namespaces, own_namespace: &str, lease: &str) -> Vec<W
     }
     let own = Some(own_namespace.to_owned());
     if !scopes.contains(&None) && !scopes.contains(&own) {
-        // Nobody can be allowed to create one by its name.
+        // RBAC can't restrict creation by name.
         let name = |verb: &str| Some(lease).filter(|_| verb != "create");
         let own = LEASE.iter().map(|verb| Wanted {
             namespace: own.clone(),
@@ -236,7 +240,7 @@ fn installed(namespaces: &Namespaces, own_namespace: &str, lease: &str) -> Vec<W
 /// The Secrets that the classes of an operator name.
 fn secrets<'a>(classes: &'a Classes, controller: &'a str, own_namespace: &'a str) -> impl Iterator<Item = Wanted> + 'a {
     let own = classes.values().filter(move |class| class.spec.controller == controller);
-    let secrets = own.filter_map(|class| consul_class(class)?.ok()).flat_map(|class| class.secrets());
+    let secrets = own.filter_map(|class| shared_class(class)?.ok()).flat_map(|class| class.secrets());
     secrets.flat_map(move |secret| {
         let namespace = secret.namespace.unwrap_or_else(|| own_namespace.to_owned());
         wanted(Some(&namespace), SECRET, Some(&secret.name)).collect::<Vec<_>>()
@@ -244,7 +248,9 @@ fn secrets<'a>(classes: &'a Classes, controller: &'a str, own_namespace: &'a str
 }
 
 fn routing(election: &LeaderElection) -> Vec<Need> {
-    election.spec.routing.iter().flat_map(|_| ROUTING).collect()
+    let service = election.spec.service.as_ref();
+    let created = service.filter(|service| service.is_created()).map(|_| CREATED);
+    service.into_iter().flat_map(|_| ROUTING).chain(created).collect()
 }
 
 fn workloads(election: &LeaderElection) -> Vec<Need> {
@@ -271,7 +277,7 @@ fn workloads(election: &LeaderElection) -> Vec<Need> {
     needs
 }
 
-/// What an election asks for: where its operator watches all namespaces, in all of them.
+/// The rights that an election requires, in all namespaces if its operator watches all of them.
 fn asked(election: &LeaderElection, needs: &[Need], scopes: &[Option<String>]) -> Vec<Wanted> {
     let own = election.namespace();
     let place = if scopes.contains(&None) { None } else { own.as_deref() };
@@ -280,7 +286,7 @@ fn asked(election: &LeaderElection, needs: &[Need], scopes: &[Option<String>]) -
     needs.iter().filter(|_| served).flat_map(|need| wanted(place, *need, None)).collect()
 }
 
-/// Puts rights into words, those on one resource together.
+/// Puts rights into words, grouped by resource.
 fn in_words(lacks: &[Wanted]) -> String {
     let same = lacks.chunk_by(|one, next| one.of_what() == next.of_what());
     let told = same.map(|all| {
@@ -290,7 +296,7 @@ fn in_words(lacks: &[Wanted]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// Names some, and says how many there are besides.
+/// Names some, and says how many more there are.
 fn names(all: Vec<String>) -> String {
     let more = all.len().saturating_sub(MOST);
     let named = all.into_iter().take(MOST).collect::<Vec<_>>().join(", ");

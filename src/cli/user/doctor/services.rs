@@ -1,26 +1,27 @@
-//! Services: those that ask for a leader's label reach a leader, and those that are on the way to that say what comes next.
+//! Checks that Services that select a leader's label reach a leader, and reports the next step for those that are being
+//! moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
+use lictor_api::{ACCEPTED, Classes, LeaderElection};
 use lictor_core::{Pod, Selector};
 
 use super::cut_over::{Group, Surroundings, asks_by_default, next_step, selects, without_election};
 use super::finding::Finding;
-use crate::api::{ACCEPTED, Classes, LeaderElection};
 use crate::cli::user::outlook::read;
 use crate::cli::user::reading::{Reader, condition, full_name};
 use crate::kubernetes::{Namespaces, ServiceSelector};
 
-/// What was found of Services.
+/// The findings about Services.
 #[derive(Default)]
 pub(super) struct Checked {
     pub(super) findings: Vec<Finding>,
-    /// The elections of which a finding says what is to be done about their Service.
+    /// The elections for which a finding says what to do about their Service.
     pub(super) explained: BTreeSet<String>,
 }
 
-/// Checks the Services in the namespaces that have elections, and those elsewhere that ask for a leader's label.
+/// Checks the Services in the namespaces that have elections, and Services elsewhere that select a leader's label.
 pub(super) async fn check(reader: &Reader, namespaces: &Namespaces, elections: &[LeaderElection]) -> Checked {
     let classes = reader.classes().await.unwrap_or_default();
     let (groups, unread) = by_namespace(elections, &classes);
@@ -35,7 +36,7 @@ pub(super) async fn check(reader: &Reader, namespaces: &Namespaces, elections: &
     let mut well = 0;
     for (namespace, services) in &in_namespaces(services) {
         let groups = groups.get(namespace).map_or(&[][..], Vec::as_slice);
-        // Whatever else a namespace has, is no business of lictor's.
+        // Other problems of a namespace do not concern lictor.
         if groups.is_empty() && !services.iter().any(asks_by_default) {
             continue;
         }
@@ -51,13 +52,13 @@ pub(super) async fn check(reader: &Reader, namespaces: &Namespaces, elections: &
         }
     }
     if well > 0 || checked.findings.is_empty() {
-        let text = format!("{well} Services that ask for a leader's label reach one pod at most");
+        let text = format!("{well} Services that select a leader's label reach at most one pod");
         checked.findings.push(Finding::ok(text));
     }
     checked
 }
 
-/// Reads what is around the Services of a namespace.
+/// Reads the surroundings of the Services of a namespace.
 async fn surroundings(
     reader: &Reader,
     namespace: &str,
@@ -71,7 +72,7 @@ async fn surroundings(
     Ok(Surroundings { pods, slices, unread: false })
 }
 
-/// Returns how many Services reach a leader alone, as they should.
+/// Returns how many Services reach only a leader, as they should.
 fn check_namespace(
     groups: &[Group<'_>],
     services: &[ServiceSelector],
@@ -79,7 +80,7 @@ fn check_namespace(
     checked: &mut Checked,
 ) -> usize {
     let mut well = 0;
-    // Where a group is on its way to another Service, one finding says what comes next.
+    // While a group is being moved to another Service, one finding says what comes next.
     let mut moving = BTreeSet::new();
     let mut steps = Vec::new();
     for group in groups {
@@ -120,7 +121,7 @@ fn by_namespace<'a>(
 ) -> (BTreeMap<String, Vec<Group<'a>>>, BTreeSet<String>) {
     let (mut found, mut unread): (BTreeMap<String, Vec<Group<'a>>>, BTreeSet<String>) = Default::default();
     for election in elections {
-        // The pods of a refused one are another one's.
+        // The pods of a refused election belong to another one.
         let refused = condition(election, ACCEPTED).is_some_and(|accepted| accepted.status == "False");
         let namespace = election.namespace().unwrap_or_default();
         if let (Ok(spec), _) = read(election, classes)
@@ -135,14 +136,15 @@ fn by_namespace<'a>(
     (found, unread)
 }
 
-/// Why a Service that asks for a leader's label does not reach a leader.
+/// Why a Service that selects a leader's label does not reach a leader.
 fn misses(service: &ServiceSelector, meant: &[&Group], reached: &[&Pod]) -> Option<Finding> {
     let ServiceSelector { namespace, name, selector } = service;
     let place = format!("{namespace}/{name}");
     if reached.len() > 1 {
         let names: Vec<&str> = reached.iter().map(|pod| pod.name.as_str()).collect();
         return Some(Finding::note(format!(
-            "the Service {place} reaches several leaders: {}. If it is for one election, add a label of its pods to spec.selector",
+            "the Service {place} reaches several leaders: {}. If it is for one election, add a label of its pods to \
+             spec.selector",
             names.join(", ")
         )));
     }
@@ -154,8 +156,8 @@ fn misses(service: &ServiceSelector, meant: &[&Group], reached: &[&Pod]) -> Opti
     (!leaders.is_empty()).then(|| {
         let selector: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
         Finding::wrong(format!(
-            "the Service {place} reaches no pod: no leader ({}) has all labels of its selector, {}. Compare: kubectl -n {namespace} get \
-             pods --show-labels, and correct spec.selector of the Service",
+            "the Service {place} reaches no pod: no leader ({}) has all labels of its selector, {}. Compare: kubectl \
+             -n {namespace} get pods --show-labels, and correct spec.selector of the Service",
             leaders.join(", "),
             selector.join(",")
         ))

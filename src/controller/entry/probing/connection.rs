@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use lictor_core::{ConnectionEvent, ConnectionState};
+use lictor_process::monotonic;
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 
 use crate::controller::dial::{Connection, Dial};
-use crate::process::monotonic;
 
 /// The pause after a read. Data that a server sends unasked is discarded at 2 MB/s at most.
 const READ_PAUSE: Duration = Duration::from_millis(2);

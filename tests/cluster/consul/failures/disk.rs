@@ -48,5 +48,5 @@ async fn a_full_disk_is_told_and_the_label_comes_off_in_time() {
     side.member.lab.wait_any_leader().await;
     within("fail-disk, led when Consul has a disk again", began);
     side.member.wait_class("True", "Answers").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }

@@ -77,11 +77,11 @@ async fn node() {
     assert!(note.contains("the lock was lost"), "{note}");
     side.member.lab.wait_leader(&leader).await;
     within("hand-node, led again by the same pod", began);
-    side.operator.logs("somebody destroyed it or its node").await;
+    side.operator.logs("it or its node was destroyed").await;
     let after = sessions_of(Consul::shared(), &side.member, test).await;
     assert!(after.len() == 1 && after != before, "{after:?}");
     side.member.wait_class("True", "Answers").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -112,7 +112,7 @@ async fn one_cluster(consul: &Consul) {
     within("rewound-one, the lock of an earlier session", began);
     assert!(term(&side, &leader).await > highest, "the term has risen");
     failover(&side, &leader, "i").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// With two clusters and a state before all locks, neither leads beside the other.

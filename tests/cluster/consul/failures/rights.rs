@@ -33,7 +33,8 @@ fn revoke(consul: &Consul, accessor: &str) {
 /// Returns the rules for the sessions' node and for the keys.
 fn rules(member: &str, keys: &str) -> String {
     format!(
-        "session \"lictor-{member}\" {{ policy = \"write\" }}\nnode \"lictor-{member}\" {{ policy = \"write\" }}\n{keys}"
+        "session \"lictor-{member}\" {{ policy = \"write\" }}\nnode \"lictor-{member}\" {{ policy = \"write\" \
+         }}\n{keys}"
     )
 }
 
@@ -68,7 +69,7 @@ async fn revoked(consul: &Consul) {
     assert_eq!(side.recorder.demoted_at().await, None, "the leader stayed: {}", side.operator.log());
     assert_eq!(sessions_of(consul, &side.member, &node).await, session);
     assert_eq!(entry(consul, &side.member.key()).await, before, "nothing was written");
-    side.operator.logs("goes on with a new token").await;
+    side.operator.logs("continues with a new token").await;
 
     revoke(consul, &next);
     let began = Instant::now();
@@ -81,7 +82,7 @@ async fn revoked(consul: &Consul) {
     side.member.lab.wait_leader(&leader).await;
     within("right-gone, led again with a new token", began);
     side.member.wait_class("True", "Answers").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// Takes a token's rights on the keys away. Consul then shows no keys, and does not mention the rights.
@@ -112,7 +113,7 @@ async fn hidden(consul: &Consul) {
     side.member.lab.wait_condition("web", "Elected", "True", "Elected").await;
     let found = entry(consul, &side.member.key()).await.expect("the key is there");
     assert_eq!(found["Session"], before["Session"], "the lock was never let go of");
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// Takes the right to write the keys away from the token of the cluster that leads, whose renewals of the session succeed. `left`: the
@@ -175,7 +176,7 @@ async fn single(consul: &Consul) {
     assert_eq!(side.recorder.demoted_at().await, None, "the other election goes on");
     assert_eq!(sessions_of(consul, &side.member, &format!("lictor-{test}")).await, before);
     side.member.wait_class("True", "Answers").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// C15.

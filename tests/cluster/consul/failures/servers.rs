@@ -84,7 +84,7 @@ async fn away_at_the_start(consul: &Consul) {
     let began = Instant::now();
     side.member.lab.wait_leader(&leader).await;
     within("fail-start, led again when Consul goes on", began);
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// The leader is demoted in time, or keeps its label, as the user chose.
@@ -128,8 +128,8 @@ async fn going_away(consul: &Consul) {
         if found["Value"]["holder"]["pod"] == json!(stays) { Ok(()) } else { Err(found.to_string()) }
     })
     .await;
-    demoted.kept_its_promises().await;
-    kept.kept_its_promises().await;
+    demoted.recorder.assert_promises().await;
+    kept.recorder.assert_promises().await;
     assert_eq!(kept.recorder.demoted_at().await, None, "it was never demoted");
     let counts: BTreeSet<usize> = kept.recorder.leaders_since_first().into_iter().collect();
     assert_eq!(counts, BTreeSet::from([1]));
@@ -169,7 +169,7 @@ async fn servers_that_agree_on_nothing(consul: &Consul) {
     side.member.lab.wait_leader(next).await;
     within("fail-three, led when the quorum is there again", began);
     side.member.wait_class("True", "Answers").await;
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

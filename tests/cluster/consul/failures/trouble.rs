@@ -48,7 +48,7 @@ async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
         side.member.wait_class("True", "Answers").await;
         assert_eq!(sessions(consul, &side.member).await, session);
     }
-    side.kept_its_promises().await;
+    side.recorder.assert_promises().await;
 }
 
 /// The answer to the next transaction: its status, and whether the transaction is carried out.
@@ -131,7 +131,7 @@ async fn answers() {
         .await;
         side.member.lab.wait_elected("web").await;
     }
-    assert_eq!(side.kept_its_promises().await, 6);
+    assert_eq!(side.recorder.assert_promises().await, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,6 +51,24 @@ fn after_somebody_elses_record_its_version_is_changed_and_nothing_stays_on_it() 
     assert_eq!(lab.leader(), Some("p1"));
 }
 
+/// O1.
+#[test]
+fn a_withdrawal_leaves_a_new_pod_alone_that_the_list_of_pods_did_not_have_yet() {
+    let mut lab = Lab::led(2).restarted();
+    let listed = lab.pods.values().cloned().collect();
+    let by = Controller { kind: ControllerKind::ReplicaSet, name: "web-5d8f".into(), uid: uid("rs") };
+    let new = Pod { name: "p2".into(), uid: uid("p2"), annotations: Pairs::default(), ..lab.pods["p0"].clone() };
+    lab.put(Pod { control: Control::By(Box::new(by)), ..new });
+    let before = lab.pods["p2"].clone();
+    lab.instead("ListPods", Outcome::PodsListed(Ok(listed)));
+    lab.desired = Desired::Withdraw;
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    let all = lab.run();
+    assert_eq!(*lab.election.situation(), Situation::Withdrawn, "{all:#?}");
+    assert_eq!(lab.pods["p2"].labels, before.labels, "{all:#?}");
+}
+
 /// A new Deployment that an earlier spec selects, whose template and ReplicaSet have what that spec wrote.
 #[test]
 fn a_pod_of_an_earlier_spec_that_has_no_mark_keeps_its_label() {
@@ -72,6 +90,54 @@ fn a_pod_of_an_earlier_spec_that_has_no_mark_keeps_its_label() {
     assert_eq!((&after.labels, &after.annotations), (&before.labels, &before.annotations), "{done:#?}");
     assert_eq!(role(&lab, "new"), Some("follower"));
     assert!(lab.leader().is_some() && lab.record().former.is_empty(), "{done:#?}");
+}
+
+/// O1: its template may have the label that was the leader's under the earlier spec.
+#[test]
+fn a_pod_of_an_earlier_spec_that_shows_the_leaders_label_without_a_mark_keeps_it() {
+    let mut lab = Lab::led(2);
+    lab.scope.selector.match_labels.insert("tier".into(), "a".into());
+    lab.edit("p1", |pod| drop(pod.labels.insert("tier".into(), "a".into())));
+    lab.generation = 2;
+    lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+    let mut pod = lab.pods["p0"].clone();
+    (pod.name, pod.uid, pod.annotations) = ("new".into(), uid("new"), Pairs::default());
+    lab.put(pod);
+    let before = lab.pods["new"].clone();
+    let done = lab.run();
+    let after = &lab.pods["new"];
+    assert_eq!((&after.labels, &after.annotations), (&before.labels, &before.annotations), "{done:#?}");
+    assert_eq!((role(&lab, "p1"), role(&lab, "p0")), (Some("leader"), None), "{done:#?}");
+}
+
+/// O1: an operator that was killed after the record has the edited spec, and before the pods of the earlier one are clean.
+#[test]
+fn what_the_present_spec_writes_stays_on_a_pod_that_only_an_earlier_spec_selects() {
+    for deleted in [false, true] {
+        let mut lab = Lab::new(2);
+        lab.scope.markings.leader.labels = [("tier", "leader")].into_iter().collect();
+        lab.scope.markings.follower = Marking::default();
+        let present = lab.scope.clone();
+        // Their template has the label that the edited spec writes.
+        lab.edit("p0", |pod| drop(pod.labels.insert("role".into(), "leader".into())));
+        lab.run();
+        assert_eq!(lab.pods["p0"].labels.get("tier"), Some("leader"));
+        lab.scope = Scope { selector: lab.scope.selector.clone(), ..Lab::new(1).scope };
+        lab.scope.selector.match_labels = [("app".to_owned(), "other".to_owned())].into();
+        lab.generation = 2;
+        lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
+        let record = lab.record();
+        let edited = Record { scope: lab.scope.clone(), former: vec![present], holder: None, generation: 2, ..record };
+        lab.store(|version| Stored::Ours(version, edited));
+        let mut lab = lab.restarted();
+        if deleted {
+            lab.desired = Desired::Withdraw;
+        }
+        let done = lab.run();
+        let pod = &lab.pods["p0"];
+        assert_eq!((pod.labels.get("role"), pod.labels.get("tier")), (Some("leader"), None), "{done:#?}");
+        assert!(!pod.annotations.contains_key(ELECTION_ANNOTATION), "{done:#?}");
+    }
 }
 
 #[test]

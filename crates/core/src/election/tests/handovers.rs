@@ -456,7 +456,7 @@ fn after_a_conflict_a_pod_that_another_election_has_marked_is_not_promoted_by_th
 #[test]
 fn a_leader_of_the_term_that_was_reached_keeps_its_record() {
     let mut lab = Lab::led(2);
-    lab.election.terms = Terms::that_had_reached(lab.record().term);
+    lab.election.records.terms = Terms::that_had_reached(lab.record().term);
     lab.edit("p0", |pod| drop(pod.labels.remove("role")));
     assert_eq!(lab.run(), ["LabelDrift p0", "ReadRecord", "Promote p0 1"]);
 }

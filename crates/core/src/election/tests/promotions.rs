@@ -182,7 +182,7 @@ fn a_promotion_is_wanted_as_long_as_its_handover_goes_on() {
 
     let (mut lab, promotion) = promoting();
     // Also while something else is waited for.
-    lab.election.backoff.delay(lab.now);
+    lab.election.report.backoff.delay(lab.now);
     lab.store(|version| Stored::HeldByOther(version, rival()));
     lab.step();
     assert!(!lab.election.wants(promotion.op().unwrap()), "somebody else has the lock");
@@ -204,15 +204,15 @@ fn only_a_write_that_changed_the_pod_keeps_an_earlier_promotion_of_it_away() {
     let (mut lab, promotion) = promoting();
     let Effect::Request(first, write) = promotion else { unreachable!() };
     let second = OpId(first.0 + 1);
-    lab.election.promotions.note(&[(second, write)]);
+    lab.election.pod_writes.promotions.note(&[(second, write)]);
     let written = |pod: &Pod| Outcome::PodWritten(PodOutcome::Written(Box::new(pod.clone())));
     let pod = lab.pods["p1"].clone();
-    let mut unchanged = lab.election.promotions.clone();
+    let mut unchanged = lab.election.pod_writes.promotions.clone();
     unchanged.take(second, &written(&pod));
     assert!(unchanged.contains(&pod.uid), "the first one may still be carried out");
     let changed = Pod { version: lab.next_version(), ..pod };
-    lab.election.promotions.take(second, &written(&changed));
-    assert!(lab.election.promotions.is_empty());
+    lab.election.pod_writes.promotions.take(second, &written(&changed));
+    assert!(lab.election.pod_writes.promotions.is_empty());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The record: answers that are lost, records that others delete, edit or put back, and terms.
 
 use super::*;
+use crate::election::lock::Lock;
 
 #[test]
 fn after_a_conflict_the_pod_is_read_then_the_record_then_it_is_promoted() {
@@ -199,7 +200,7 @@ fn a_record_of_an_earlier_election_is_replaced_only_by_the_present_one() {
 fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
     let mut lab = Lab::led(1).restarted();
     lab.stored = Stored::Foreign("theirs".into());
-    lab.election.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone().into())));
+    lab.election.records.lock = Lock::new(Some((lab.stored.version().unwrap_or_default(), lab.stored.clone().into())));
     assert_eq!(lab.run(), NOTHING);
     assert_eq!(*lab.election.situation(), Situation::Foreign("theirs".into()));
     let first = lab.election.wake().unwrap();
@@ -213,7 +214,7 @@ fn a_foreign_lock_is_looked_at_more_and_more_seldom() {
 fn an_answer_that_is_older_than_the_watch_is_not_believed() {
     let mut lab = Lab::led(2);
     let (before, record) = (lab.stored.clone(), lab.record());
-    lab.election.lock.forget();
+    lab.election.records.lock.forget();
     let command = lab.step().remove(0);
     assert_eq!(in_words(&command), "ReadRecord");
     let newer = Record { operator_id: "other".into(), term: Term(2), ..record };

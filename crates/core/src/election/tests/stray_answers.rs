@@ -130,7 +130,7 @@ const SCENES: [Scene; 16] = [
     ("its key has changed", |lab| {
         let stored = std::mem::replace(&mut lab.stored, Stored::Absent);
         lab.strays = vec![(Key::lease("", "old"), stored)];
-        lab.election.lock.take_deleted(Version::default());
+        lab.election.records.lock.take_deleted(Version::default());
         lab.instead("WriteRecord", Outcome::RecordWritten(RecordOutcome::Conflict));
     }),
 ];

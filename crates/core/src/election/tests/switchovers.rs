@@ -1,6 +1,7 @@
 //! Switchovers: H14 and H15, what is in the way of one, and what follows from one.
 
 use super::*;
+use crate::election::forecast::forecast_by;
 use crate::switchover::{Obstacle, Target};
 use crate::{SwitchoverMark, Verdict as Outlook};
 
@@ -148,7 +149,7 @@ fn a_forecast_names_whom_a_switchover_holds_back_and_until_when() {
     let record = lab.record();
     let forecast = |lab: &mut Lab| {
         lab.shown(|_, view| {
-            let forecast = forecast("e", &uid("e"), view, Some(&record));
+            let forecast = forecast_by(view, "e", &uid("e"), Some(&record));
             let told = |one: &Contender| (one.pod.name.clone(), one.held_back, one.protected);
             (forecast.verdict, forecast.contenders.iter().map(told).collect::<Vec<_>>())
         })

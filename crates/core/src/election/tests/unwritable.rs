@@ -469,8 +469,8 @@ fn a_write_that_succeeds_ends_the_waiting() {
         (write.name == "p0" && refusals < 6).then(refused)
     });
     assert_eq!(lab.leader(), Some("p1"));
-    lab.election.backoff.delay(lab.now);
-    let wait = lab.election.backoff.waits(lab.now).unwrap().since(lab.now);
+    lab.election.report.backoff.delay(lab.now);
+    let wait = lab.election.report.backoff.waits(lab.now).unwrap().since(lab.now);
     assert!(wait < Duration::from_millis(130), "{wait:?}");
 }
 
@@ -486,6 +486,18 @@ fn what_went_wrong_in_a_handover_is_over_when_it_is_complete() {
     let all = run_with(&mut lab, A_MINUTE, |_, _| None);
     assert_eq!((lab.leader(), lab.election.failure()), (Some("p1"), None), "{all:#?}");
     assert_eq!(*lab.election.situation(), Situation::Led);
+}
+
+#[test]
+fn an_election_that_is_paused_before_its_first_record_is_written_has_no_leader() {
+    let mut lab = Lab::new(1);
+    let refused = RecordOutcome::Failed(Failure::Refused("a policy".into()));
+    lab.instead("WriteRecord 1 p0", Outcome::RecordWritten(refused));
+    let all = run_with(&mut lab, Duration::from_millis(50), |_, _| None);
+    assert_eq!(*lab.election.situation(), Situation::HandingOver, "{all:#?}");
+    lab.desired = Desired::Freeze;
+    run_with(&mut lab, A_MINUTE, |_, _| None);
+    assert_eq!((lab.leader(), lab.election.situation()), (None, &Situation::Vacant));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn foretell(pods: &[Pod], leader: Option<&str>, preempt: bool) -> (Verdict, Vec<
         switchover: None,
         offer: None,
     });
-    let Forecast { verdict, contenders } = known.forecast("web", &uid, record.as_ref()).unwrap();
+    let Forecast { verdict, contenders } = crate::forecast(&known, "web", &uid, record.as_ref()).unwrap();
     (verdict, contenders.into_iter().map(|one| (one.pod.name.clone(), one.chance.is_ok())).collect())
 }
 

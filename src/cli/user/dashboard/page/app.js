@@ -1,26 +1,16 @@
-// The page of `lictor dashboard`. The program pushes what it knows, and all of the page is drawn anew from that: lit-html changes only
-// what differs. Nothing is kept here besides where the reader is.
+// The page of `lictor dashboard`. The program pushes its state, and the whole page is drawn from it each time: lit-html changes only
+// the differences. The page itself stores only the reader's place.
 
 import { html, nothing, render } from './lit-html/lit-html.js';
 import { list } from './list.js';
 import { election } from './election.js';
 import { dialog, close } from './dialog.js';
+import { draw, drawBy, state } from './state.js';
 
 /** How long to wait before a stream that the browser gave up is opened again, in milliseconds. */
 const PAUSE = 2000;
-/** How often ages are drawn anew, in milliseconds. */
+/** How often ages are redrawn, in milliseconds. */
 const PERIOD = 5000;
-
-export const state = {
-  /** The election that is shown; null: all of them. */
-  shown: null,
-  /** What the program sent last of what is shown; null: nothing yet. */
-  data: null,
-  /** Whether the program can be reached. */
-  connected: true,
-  filter: '',
-  onlyProblems: false,
-};
 
 let stream = null;
 let retry = 0;
@@ -38,7 +28,7 @@ function follow() {
     state.connected = true;
     const sent = JSON.parse(data);
     tell(state.data, sent);
-    // What was seen last stays on the page while it can't be read.
+    // The last known state stays on the page while a read fails.
     state.data = sent.election || sent.elections ? sent : { ...state.data, ...sent };
     draw();
   };
@@ -50,7 +40,7 @@ function follow() {
   };
 }
 
-/** Says to those who don't see the page what has changed. */
+/** Announces changes to screen readers. */
 function tell(before, now) {
   const said = document.getElementById('said');
   if (now.trouble && now.trouble !== before?.trouble) said.textContent = now.trouble;
@@ -58,7 +48,7 @@ function tell(before, now) {
   if (now.election && before.election) {
     const [was, is] = [before.election, now.election];
     if (was.status !== is.status || was.leader !== is.leader || was.term !== is.term) {
-      said.textContent = `${is.name}: ${is.status}, ${is.leader ? `${is.leader} leads in term ${is.term}` : 'nobody leads'}`;
+      said.textContent = `${is.name}: ${is.status}, ${is.leader ? `${is.leader} leads in term ${is.term}` : 'no leader'}`;
     }
   } else if (now.elections && before.elections) {
     const was = new Map(before.elections.map(one => [`${one.namespace}/${one.name}`, one]));
@@ -68,12 +58,12 @@ function tell(before, now) {
     });
     if (changed.length > 3) said.textContent = `${changed.length} elections have changed`;
     else if (changed.length) {
-      said.textContent = changed.map(one => `${one.name}: ${one.status}, ${one.leader ? `${one.leader} leads` : 'nobody leads'}`).join('. ');
+      said.textContent = changed.map(one => `${one.name}: ${one.status}, ${one.leader ? `${one.leader} leads` : 'no leader'}`).join('. ');
     }
   }
 }
 
-/** Reads what is to be shown from the address: #/NAMESPACE/NAME, or all. */
+/** Reads what to show from the address: #/NAMESPACE/NAME, or all. */
 function go() {
   const [namespace, name] = location.hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
   state.shown = namespace && name ? { namespace, name } : null;
@@ -85,19 +75,19 @@ function go() {
   follow();
 }
 
-/** What can't be known or read at present. One message at a time: the nearest cause. */
+/** The current problem. Shows one message at a time, for the nearest cause. */
 function trouble() {
   if (!state.connected) {
     return html`<p class="trouble" role="alert"><strong>The page is not live.</strong>
-      The command <code>lictor dashboard</code> does not answer${state.data ? ', so below is what was known last' : ''}. If it has ended, start
+      The command <code>lictor dashboard</code> does not answer${state.data ? ', so the page shows the last known state' : ''}. If it has ended, start
       it again, and open the address that it prints.</p>`;
   }
   return state.data?.trouble
-    ? html`<p class="trouble" role="alert"><strong>This can't be read now:</strong> ${state.data.trouble}</p>`
+    ? html`<p class="trouble" role="alert"><strong>Can't read this now:</strong> ${state.data.trouble}</p>`
     : nothing;
 }
 
-export function draw() {
+function page() {
   const { data, shown } = state;
   const about = data?.about;
   const isLive = state.connected && data && !data.trouble;
@@ -115,7 +105,7 @@ export function draw() {
     `,
     document.getElementById('page'),
   );
-  // Who came here by a link hears where they are. The first page is not a move.
+  // Announces the place after a link was followed, but not for the first page.
   const heading = document.querySelector('h1');
   if (headingWanted && heading && data) {
     headingWanted = false;
@@ -126,8 +116,9 @@ export function draw() {
 
 let navigated = false;
 
+drawBy(page);
 addEventListener('hashchange', go);
-// A page that nobody looks at holds no stream.
+// A hidden page holds no stream.
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'visible') follow();
   else {

@@ -1,13 +1,13 @@
-// Each action is asked for twice: by a button of the page, and by one in this dialog, which says what will happen.
+// Each action is confirmed: a button of the page opens this dialog, which says what will happen.
 
 import { html, nothing } from './lit-html/lit-html.js';
-import { draw, state } from './app.js';
+import { draw, state } from './state.js';
 import { at } from './words.js';
 
-/** What is asked; null: nothing. */
+/** The action to confirm; null: none. */
 let asked = null;
 
-/** Asks whether an action is wanted, as the election is seen now. */
+/** Asks for confirmation of an action on the election as it is shown now. */
 export function ask(action, { namespace, name, uid, term, leader, outlook }) {
   asked = { action, namespace, name, uid, term, leader, next: outlook.next, to: '', force: false, at: '', deadline: '', candidates: outlook.candidates, sending: false, failed: null, done: null };
   draw();
@@ -50,7 +50,7 @@ async function send(event) {
     if (answer.ok) own.done = told.done;
     else own.failed = told.error;
   } catch {
-    own.failed = 'The command lictor dashboard does not answer, so it is not known whether this was done. The page shows it when it is live again.';
+    own.failed = 'The command lictor dashboard does not answer, so it is unknown whether this was done. The page shows it once it is live again.';
   }
   own.sending = false;
   draw();
@@ -64,16 +64,16 @@ export function dialog() {
   return html`<dialog aria-labelledby="asked" @close=${close}>${asked ? content(asked) : nothing}</dialog>`;
 }
 
-/** Whether a pod may be asked for: it could lead now, or by force, or there is time to wait for it. */
+/** Whether a pod can be chosen: it could lead now, or by force, or there is time to wait for it. */
 const offered = (own, pod) => Boolean(pod.rank || own.deadline || (own.force && pod.byForce));
 
-/** Says what has to be changed before a Switchover can be asked for; null: nothing. */
+/** Says what to change before a Switchover can be requested; null: nothing. */
 function missing(own) {
   if (own.action !== 'switchover') return null;
   const pod = own.candidates.find(({ name }) => name === own.to);
-  if (own.force && !pod) return 'Choose a pod above: only a pod that is named can lead by force.';
+  if (own.force && !pod) return 'Choose a pod above: only a chosen pod can lead by force.';
   if (pod && !offered(own, pod)) return `${pod.name} can’t lead now. Choose another one, give it time to wait, or use force.`;
-  if (own.at && new Date(own.at) <= new Date()) return 'That time is over: choose a later one, or leave it out to begin at once.';
+  if (own.at && new Date(own.at) <= new Date()) return 'That time has passed: choose a later one, or leave it out to begin at once.';
   return null;
 }
 
@@ -87,9 +87,9 @@ function content(own) {
       ? html`<p role="status">${own.done}</p>`
       : html`
           ${own.action === 'switchover' ? moving(own, about) : nothing}
-          ${own.action === 'pause' ? html`<p>lictor keeps the lock of ${about}, and promotes and demotes nobody, also if the leader is lost, until somebody resumes it.</p>` : nothing}
-          ${own.action === 'resume' ? html`<p>lictor elects and demotes again in ${about}. If the leader is not well, another one is elected at once.</p>` : nothing}
-          ${overtaken ? html`<p class="failed" role="alert">The leader has changed since you opened this: it is term ${now.term} now. Close this and look again.</p>` : nothing}
+          ${own.action === 'pause' ? html`<p>lictor keeps the lock of ${about}, but promotes and demotes no pod until it is resumed, even if the leader is lost.</p>` : nothing}
+          ${own.action === 'resume' ? html`<p>lictor elects and demotes again in ${about}. If the leader is not healthy, another pod is elected at once.</p>` : nothing}
+          ${overtaken ? html`<p class="failed" role="alert">The leader has changed since you opened this, and the term is now ${now.term}. Close this and open it again.</p>` : nothing}
         `}
     ${own.done ? nothing : obstacle(missing(own))}
     ${own.failed ? html`<p class="failed" role="alert">${own.failed}</p>` : nothing}
@@ -107,8 +107,8 @@ function moving(own, about) {
   };
   const others = own.candidates.filter(pod => pod.name !== own.leader);
   return html`<p>Term ${own.term} of ${about} ends${own.at ? html` at ${at(new Date(own.at))} or later` : nothing}${own.leader ? html`, and <strong>${own.leader}</strong> is no longer the leader` : nothing}. If the
-      leader changes before that, nothing is moved.</p>
-    <fieldset class="targets"><legend>Who is to lead?</legend>
+      leader changes before that, the leadership does not move.</p>
+    <fieldset class="targets"><legend>Who should lead?</legend>
       <label><input type="radio" name="to" value="" ?checked=${!own.to} @change=${set('to')}> the next in the order${own.next ? ` (${own.next})` : ''}</label>
       ${others.map(
         pod => html`<label class=${offered(own, pod) ? '' : 'out'}><input type="radio" name="to" value=${pod.name} ?disabled=${!offered(own, pod)} @change=${set('to')}> ${pod.name}
@@ -118,8 +118,8 @@ function moving(own, about) {
       <label>Begin at <input type="datetime-local" name="at" .value=${own.at} @change=${set('at')}>
         <small>In the time zone of this browser. Empty: at once.</small></label>
       <label>Wait for up to <input type="number" name="deadline" min="1" max="2592000" inputmode="numeric" .value=${own.deadline} @input=${set('deadline')}> seconds
-        <small>For what may come by waiting, such as a pod that gets ready. Empty: it does not wait, and fails at once.</small></label>
+        <small>Until nothing blocks the Switchover, for example until a pod becomes ready. Empty: it does not wait, and fails at once.</small></label>
       <label><input type="checkbox" name="force" .checked=${own.force} @change=${set('force')}> By force
-        <small>The pod that you name may lead although it is not ready or its node is cordoned.</small></label>
+        <small>The chosen pod may lead even if it is not ready or its node is cordoned.</small></label>
     </details>`;
 }

@@ -1,4 +1,4 @@
-// One election: who leads, its terms, who could lead, and what can be done.
+// One election: its leader, its terms, its candidates, and the actions on it.
 
 import { html, nothing } from './lit-html/lit-html.js';
 import { ask } from './dialog.js';
@@ -17,7 +17,7 @@ export function election(data, shown) {
       ${actions(one)}
     </div>
     ${switchovers(one.switchovers)}
-    ${notes('What keeps the operator from deciding', 'blocks', one.outlook.blocks)}
+    ${notes('What prevents the operator from deciding', 'blocks', one.outlook.blocks)}
     ${timeline(one)}
     ${candidates(one)}
     ${notes('What can’t be seen with your rights', 'hidden', one.outlook.notVisible)}
@@ -35,7 +35,7 @@ function leader(one) {
     ${one.leader
       ? html`<p class="name">${one.leader}</p><p>term ${one.term ?? '–'}${one.since ? html`, for <time datetime=${new Date(one.since).toISOString()} title=${at(one.since)}>${since(one.since)}</time>` : nothing}
           ${parts.length ? html`<br>${parts.join(' ')}` : nothing}</p>`
-      : html`<p class="name nobody">nobody</p><p>${one.term ? `the last term was ${one.term}` : 'there has been no term yet'}</p>`}
+      : html`<p class="name nobody">none</p><p>${one.term ? `the last term was ${one.term}` : 'there has been no term yet'}</p>`}
     <dl><dt>Now</dt><dd>${one.outlook.now}</dd>
     ${one.outlook.ifLost ? html`<dt>If the leader were lost</dt><dd>${one.outlook.ifLost}</dd>` : nothing}</dl>
   </section>`;
@@ -44,12 +44,12 @@ function leader(one) {
 function actions(one) {
   const { switchover, pause } = one.may;
   const refused = [switchover, pause].filter(right => right !== true);
-  return html`<section class="actions" aria-labelledby="actions"><h2 id="actions">Steer it</h2>
+  return html`<section class="actions" aria-labelledby="actions"><h2 id="actions">Actions</h2>
     ${switchover === true && one.term
       ? html`<p><button type="button" @click=${() => ask('switchover', one)}>Move the leader …</button></p>` : nothing}
     ${pause === true
       ? html`<p><button type="button" @click=${() => ask(one.paused ? 'resume' : 'pause', one)}>${one.paused ? 'Resume …' : 'Pause …'}</button></p>` : nothing}
-    ${switchover === true && !one.term ? html`<p>It has had no leader yet, so there is none to move.</p>` : nothing}
+    ${switchover === true && !one.term ? html`<p>The election has had no leader yet, so there is none to move.</p>` : nothing}
     ${refused.map(why => html`<p class="refused">${why}</p>`)}
   </section>`;
 }
@@ -71,7 +71,7 @@ function candidates(one) {
   const all = one.outlook.candidates;
   return html`<section aria-labelledby="candidates"><h2 id="candidates">Candidates</h2>
     ${all.length
-      ? html`<table class="candidates"><caption class="unseen">The pods in the order in which they would be elected</caption>
+      ? html`<table class="candidates"><caption class="unseen">The pods, ranked as they would be elected</caption>
           <thead><tr><th scope="col" class="number">Rank</th><th scope="col">Pod</th><th scope="col">Why</th><th scope="col" class="wide">Role</th><th scope="col" class="wide">Node</th></tr></thead>
           <tbody>${all.map(
             pod => html`<tr class=${pod.rank ? '' : 'out'}><td class="number">${pod.rank ?? '–'}</td>
@@ -79,7 +79,7 @@ function candidates(one) {
               <td>${pod.why}${pod.ready || pod.why.includes('not ready') ? nothing : html` <span class="unready">not ready</span>`}</td>
               <td class="wide">${pod.role || '–'}</td><td class="wide">${pod.node ?? '–'}</td></tr>`,
           )}</tbody></table>`
-      : html`<p>No pod is seen that it selects.</p>`}
+      : html`<p>The election selects no pod.</p>`}
   </section>`;
 }
 

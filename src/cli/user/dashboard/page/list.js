@@ -2,7 +2,7 @@
 
 import { html, nothing } from './lit-html/lit-html.js';
 import { repeat } from './lit-html/directives/repeat.js';
-import { draw, state } from './app.js';
+import { draw, state } from './state.js';
 import { HEALTH, at, since } from './words.js';
 
 export function list(data) {
@@ -16,13 +16,13 @@ export function list(data) {
   );
   return html`
     <h1 tabindex="-1">Elections <small>${data.about.scope}</small></h1>
-    ${elections.length ? summary(elections) : html`<p>There is no election here yet.</p>`}
+    ${elections.length ? summary(elections) : html`<p>There are no elections here yet.</p>`}
     ${elections.length
       ? html`<search class="filter">
             <label>Find <input type="search" .value=${state.filter} placeholder="name, namespace, leader, node" @input=${find}></label>
-            <label><input type="checkbox" .checked=${state.onlyProblems} @change=${only}> only those that are not well</label>
+            <label><input type="checkbox" .checked=${state.onlyProblems} @change=${only}> show problems only</label>
           </search>
-          ${shown.length ? table(shown) : html`<p>No election is like that.</p>`}`
+          ${shown.length ? table(shown) : html`<p>No election matches.</p>`}`
       : nothing}
   `;
 }
@@ -63,7 +63,7 @@ function row(one) {
   return html`<tr class=${one.health}>
     <th scope="row"><span class="namespace">${one.namespace}/</span><a href="#/${encodeURIComponent(one.namespace)}/${encodeURIComponent(one.name)}">${one.name}</a></th>
     <td class="status"><span aria-hidden="true">${sign}</span> <span class="unseen">${word}: </span>${breakable(one.status)}</td>
-    <td>${one.leader ?? html`<span class="nobody">nobody</span>`}${one.cluster && one.cluster !== one.leader ? html` <small>in ${one.cluster}</small>` : nothing}</td>
+    <td>${one.leader ?? html`<span class="nobody">none</span>`}${one.cluster && one.cluster !== one.leader ? html` <small>in ${one.cluster}</small>` : nothing}</td>
     <td class="number wide">${one.term ?? '–'}</td>
     <td class="wide">${one.candidates ?? '–'}</td>
     <td class="wide">${one.className ?? '–'}</td>

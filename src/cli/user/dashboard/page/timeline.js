@@ -12,15 +12,14 @@ export function timeline(election) {
     <h2 id="terms">Terms</h2>
     ${changes.length
       ? html`${picture(spans)}
-          <p class="legend"><span class="swatch leads"></span> somebody leads <span class="swatch gap"></span> nobody leads, or the leader
-            changes. Longer is wider, but not to scale.</p>
+          <p class="legend"><span class="swatch leads"></span> a leader <span class="swatch gap"></span> no leader, or the leader is changing. Longer spans are wider, but not to scale.</p>
           <ol class="changes">${changes.map(change)}</ol>
           ${changes.length >= 10 ? html`<p class="hint">The last ten changes are kept. Earlier ones are in the Events and in your logs.</p>` : nothing}`
-      : html`<p>It has had no leader yet.</p>`}
+      : html`<p>The election has had no leader yet.</p>`}
   </section>`;
 }
 
-/** How long a span lasts, in milliseconds. */
+/** The length of a span, in milliseconds. */
 const length = ({ from, until, took }) => took ?? Math.max(0, (until ?? Date.now()) - from);
 
 /** Draws the spans side by side, from the oldest to now. Lengths differ by a factor of a billion, so each is as wide as its logarithm. */
@@ -53,7 +52,7 @@ function picture(spans) {
 
 function change({ term, leader, previous, reason, why, at: moment, took }) {
   return html`<li class=${leader ? '' : 'gap'}>
-    <p class="who">${leader ? html`<b>${leader}</b> leads in term ${term}` : html`<b>Nobody</b> leads after term ${term}`}${previous
+    <p class="who">${leader ? html`<b>${leader}</b> leads in term ${term}` : html`<b>No leader</b> after term ${term}`}${previous
       ? `${leader ? ', instead of' : ' of'} ${previous}` : nothing}</p>
     <p class="why">${why ? html`because ${why} <code>${reason}</code>` : html`<code>${reason}</code>`}</p>
     <p class="when">${moment ? html`<time datetime=${new Date(moment).toISOString()}>${at(moment)}</time>, ${since(moment)} ago; ` : nothing}${lasting(took)}

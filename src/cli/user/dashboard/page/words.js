@@ -14,17 +14,17 @@ export function lasting(milliseconds) {
   return two(Math.floor(whole / 86_400), 'd', whole < 864_000 ? Math.floor((whole % 86_400) / 3600) : 0, 'h');
 }
 
-/** Returns the time since a moment. The clocks are those of two machines, so it is never less than nothing. */
+/** Returns the time since a moment. Two machines' clocks are involved, so it is never negative. */
 export const since = moment => lasting(Math.max(1000, Math.floor((Date.now() - moment) / 1000) * 1000));
 
 /** Returns a moment in the reader's own time zone. */
 export const at = moment => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }).format(moment);
 
-/** What a state is told by: a sign and a word, so that no colour is needed. */
+/** A state's sign and word, so that no colour is needed. */
 export const HEALTH = {
   stalled: { sign: '✖', word: 'needs a change' },
-  unwell: { sign: '▲', word: 'not well' },
-  unknown: { sign: '?', word: 'not known yet' },
+  unwell: { sign: '▲', word: 'unhealthy' },
+  unknown: { sign: '?', word: 'unknown yet' },
   paused: { sign: '‖', word: 'paused' },
-  well: { sign: '✔', word: 'well' },
+  well: { sign: '✔', word: 'healthy' },
 };

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
+use lictor_api::Classes;
 use serde_json::Value;
 
 use super::*;
-use crate::api::Classes;
 use crate::cli::user::outlook::read;
 
 /// A Service `web` with a selector, an election `web`, two pods, and what slices name.
@@ -23,7 +23,8 @@ fn slice(writer: SliceWriter, pods: &[&str]) -> NamedBySlice {
 }
 
 impl Shop {
-    /// `leader`: the pod that leads; none: nobody ever did. `routed`: the reason of the condition, if the Service is named.
+    /// `leader`: the pod that leads; none: nobody ever did. `routed`: the reason of the condition, if the Service is
+    /// named.
     fn new(selector: &[(&str, &str)], leader: Option<&str>, routed: Option<&str>) -> Self {
         let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
         let mut status = json!({});
@@ -31,7 +32,7 @@ impl Shop {
             status = json!({"term": 3, "leader": {"name": leader, "podName": leader}});
         }
         if let Some(reason) = routed {
-            spec["routing"] = json!({"endpointSlice": {"serviceName": "web"}});
+            spec["service"] = json!({"name": "web"});
             status["conditions"] = json!([{
                 "type": ROUTED, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]);
@@ -87,7 +88,7 @@ const OFF: &str = r#"kubectl -n shop patch service web --type=json -p '[{"op":"r
 fn each_state_of_the_way_names_the_command_that_comes_next() {
     let kubernetes = |pods: &[&str]| slice(SliceWriter::Kubernetes, pods);
     let own = slice(SliceWriter::Lictor, &["web-1"]);
-    let cases = [
+    let cases = vec![
         // By label.
         (Shop::new(ALL, None, None), "No pod carries role=leader yet: kubectl lictor explain web -n shop"),
         (Shop::new(ALL, Some("web-1"), None), ADD),
@@ -100,22 +101,22 @@ fn each_state_of_the_way_names_the_command_that_comes_next() {
         (Shop::new(ALL, Some("web-1"), HAS_SELECTOR), ADD),
         (
             Shop::new(LEADER, Some("web-1"), HAS_SELECTOR).with(&[kubernetes(&["web-0", "web-1"])]),
-            "look again in a moment",
+            "check again in a moment",
         ),
         (Shop::new(LEADER, Some("web-1"), HAS_SELECTOR).with(&[kubernetes(&["web-1"])]), OFF),
-        (Shop::new(LEADER, Some("web-1"), HAS_SELECTOR).with(&[kubernetes(&["web-0"])]), "look again in a moment"),
+        (Shop::new(LEADER, Some("web-1"), HAS_SELECTOR).with(&[kubernetes(&["web-0"])]), "check again in a moment"),
         (
             Shop::new(&[], Some("web-1"), Some("LeftoverEndpoints")).with(&[kubernetes(&["web-0"])]),
             r#"kubectl -n shop patch service web -p '{"spec":{"selector":{"app":"web","role":"leader"}}}'"#,
         ),
         (
             Shop::new(&[], Some("web-1"), None).with(&[kubernetes(&["web-1"])]),
-            r#"kubectl -n shop patch le web --type=merge -p '{"spec":{"routing":{"endpointSlice":{"serviceName":"web"}}}}'"#,
+            r#"kubectl -n shop patch le web --type=merge -p '{"spec":{"service":{"name":"web"}}}'"#,
         ),
         // And back.
         (
             Shop::new(LEADER, Some("web-1"), HAS_SELECTOR).with(&[kubernetes(&["web-1"]), own]),
-            r#"To go back to the label: kubectl -n shop patch le web --type=json -p '[{"op":"remove","path":"/spec/routing"}]'"#,
+            r#"To return to the label: kubectl -n shop patch le web --type=json -p '[{"op":"remove","path":"/spec/service"}]'"#,
         ),
     ];
     for (shop, command) in cases {

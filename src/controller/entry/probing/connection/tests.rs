@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
+use lictor_process::{spawn_in, virtual_process};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -10,7 +11,6 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::*;
 use crate::controller::dial::dialer;
-use crate::process::{spawn_in, virtual_process};
 
 const LIMIT: Duration = Duration::from_secs(1);
 /// Longer than a refusal takes to count.
@@ -41,7 +41,7 @@ impl Held {
             counted.fetch_add(1, Ordering::Relaxed);
             dial(to)
         });
-        let task = crate::process::spawn(hold(address, LIMIT, dial, move |gone| sender.send(gone).is_ok()));
+        let task = lictor_process::spawn(hold(address, LIMIT, dial, move |gone| sender.send(gone).is_ok()));
         Self { task, told, attempts }
     }
 

@@ -1,0 +1,59 @@
+//! The Kubernetes kinds of the group `lictor.dev`: their types, defaults and rules, and the reading of a spec into the
+//! valid values that the rest of the program uses.
+
+mod candidates;
+mod class;
+mod conditions;
+mod consul;
+mod crds;
+mod election;
+mod hold;
+mod lenient;
+mod probe;
+mod reserved;
+mod resolve;
+mod service;
+mod switchover;
+mod workload;
+
+pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
+pub use class::{
+    AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
+    ElectionClassStatus, LeaseStore,
+};
+pub use conditions::{
+    ACCEPTED, COMPLETE, DOCUMENTS, ELECTED, FAILED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE,
+    WORKLOADS_FOLLOW, condition, is_unknown, page, unknown, with_page, with_transition_times,
+};
+pub use consul::{
+    ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
+    LostCluster, SecretKeyRef, SecretRef,
+};
+pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
+pub use election::{
+    CandidateCount, ConsulService, Eligibility, FirstTerm, Handover, HandoverOrder, HistoryEntry, Leader,
+    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
+    PodSelectorRequirement, Preemption, Preference, WhenLabelInUse, WhenStoreIsLost,
+};
+pub use hold::{ended, held_until, hold, left, says};
+pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};
+pub use resolve::{
+    Asked, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, Probe as ResolvedProbe, Refusal, Resolved,
+    SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources, WorkloadRule, has_default, markings, resolve,
+    shared_class,
+};
+pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, LeaderServiceType, Protocol};
+pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
+pub use workload::{
+    Claims, JobTemplate, Kept, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
+    WorkloadStatus, WorkloadsStatus,
+};
+
+/// The API group of all kinds, and the prefix of all annotations, labels and finalizers that this project writes.
+pub const GROUP: &str = "lictor.dev";
+
+/// The finalizer that an election has until its labels and its lock are removed.
+pub const FINALIZER: &str = "lictor.dev/cleanup";
+
+/// The most characters that an election may write into the value of an annotation.
+pub const LONGEST_VALUE: usize = 1024;
