@@ -48,7 +48,7 @@ nightly: ## Run what takes hours: the long model, 20,000 seeds, 30 minutes of to
 
 # API server, controller manager and scheduler are of that version; kubectl and all else are those of `make test-all`.
 test-oldest: ## Run the tests on a control plane of the oldest Kubernetes that is supported, 1.33
-	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime toxiproxy-server gitops helm-controller health browser page-modules >/dev/null
+	@hack/tools.sh etcd kubectl helm kwok kwokctl consul libfaketime gitops helm-controller health browser page-modules >/dev/null
 	@export KUBE_APISERVER KUBE_CONTROLLER_MANAGER KUBE_SCHEDULER; \
 	KUBE_APISERVER=$$(hack/tools.sh kube-apiserver-1.33); \
 	KUBE_CONTROLLER_MANAGER=$$(hack/tools.sh kube-controller-manager-1.33); \
@@ -86,13 +86,13 @@ scale: ## Count what many simulated clusters ask of one Consul, and write the ta
 	$(if $(CLUSTERS),LICTOR_CLUSTERS='$(CLUSTERS)') $(optimised) --test simulation -- --ignored --nocapture scale_of_one_consul
 
 torture: ## Break real servers and links at random, and judge every revision: make torture [MINUTES=10] [SEED=17]
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul >/dev/null
 	rm -rf target/torture
 	LICTOR_TORTURE_MINUTES='$(or $(MINUTES),10)' LICTOR_TORTURE_SEED='$(SEED)' LICTOR_TORTURE_DIR='$(CURDIR)/target/torture' \
 	  cargo test --locked --test torture -- --nocapture no_promise
 
 agents: ## Break processes, links and servers under real agents, and see that no two commands run at once: make agents [FAULTS=1000] [SEED=17]
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul >/dev/null
 	LICTOR_AGENT_FAULTS='$(or $(FAULTS),1000)' $(if $(SEED),LICTOR_SEED='$(SEED)') \
 	  cargo test --locked --test agent -- --ignored --nocapture no_fault
 
@@ -147,12 +147,12 @@ docs: ## Build the site of the documentation, and check its links: target/site/i
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour and three quarters), the ratios alone take 10 min: make bench [ARGS=--quick] [ARGS='failover --runs 20'] [ARGS=agents]
 	@hack/require.sh rust c go
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime elector toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul consul-1.8 libfaketime elector >/dev/null
 	cargo bench --bench operator --locked $(if $(ARGS),-- $(ARGS))
 
 peers: ## Measure lictor beside client-go, kube-scheduler and consul lock: who leads next, and when two act (half an hour): make peers [ARGS='--peer-runs 3'], start and rest alone: ARGS='--peer-runs 0'
 	@hack/require.sh rust c go
-	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul elector toxiproxy-server >/dev/null
+	@hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl consul elector >/dev/null
 	LICTOR_BENCH_JSON='$(CURDIR)/target/bench/peers.json' cargo bench --bench operator --locked -- peers $(ARGS)
 
 # The files of `make bench`, `make peers` and `make e2e-node` are in target/bench/. Those whose figures a page has are kept in benches/results/.

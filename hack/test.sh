@@ -129,7 +129,7 @@ build tests compile
 more=()
 [ "$tier" = quick ] || more=(gitops helm-controller browser page-modules)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
-  libfaketime toxiproxy-server health elector locker "${more[@]}"
+  libfaketime health elector locker "${more[@]}"
 wait_for_builds
 
 set -m

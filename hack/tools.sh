@@ -47,7 +47,6 @@ describe() {
     consul)                  echo "consul     github.com/hashicorp/consul                   version            240" ;;
     consul-1.8)              echo "debian     consul                                        version            10" ;;
     libfaketime)             echo "debian-libfaketime libfaketime                          version            10" ;;
-    toxiproxy-server)        echo "toxiproxy  github.com/Shopify/toxiproxy/v2/cmd/server --version          10" ;;
     buildah)                 echo "buildah    github.com/containers/buildah/cmd/buildah     --version          120" ;;
     actionlint)              echo "actionlint github.com/rhysd/actionlint/cmd/actionlint    -version           30" ;;
     krew)                    echo "krew       sigs.k8s.io/krew/cmd/krew                     version            60" ;;
@@ -63,7 +62,7 @@ describe() {
     zig)                     echo "python-zig ziglang/zig                                  version             20" ;;
     cargo-zigbuild)          echo "python-cargo-zigbuild bin/cargo-zigbuild                --version           5" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime toxiproxy-server buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules formats zig cargo-zigbuild" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules formats zig cargo-zigbuild" >&2; return 1 ;;
   esac
 }
 
@@ -84,7 +83,6 @@ pinned() {
     python-*) sed -nE 's/^[a-z-]+==([^ ]+).*/v\1/p' "$here/tools/${directory#python-}/requirements.txt"; return ;;
     formats) echo "of this repository"; return ;;
     consul) module=github.com/hashicorp/consul ;;
-    toxiproxy) module=github.com/Shopify/toxiproxy/v2 ;;
     buildah) module=github.com/containers/buildah ;;
     actionlint) module=github.com/rhysd/actionlint ;;
     krew) module=sigs.k8s.io/krew ;;
@@ -131,8 +129,6 @@ compile() {
     flags="$flags -X main.version=$version"
   elif [ "$directory" = kwok ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
-  elif [ "$directory" = toxiproxy ]; then
-    flags="$flags -X github.com/Shopify/toxiproxy/v2.Version=${version#v}"
   elif [ "$directory" = buildah ]; then
     # The part that enters namespaces is written in C. All other C is left out.
     cgo=1 tags=containers_image_openpgp,exclude_graphdriver_btrfs

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::config::Kubeconfig;
-use lictor_testing::consul::{Consul, Kind, ToxicProxy, Toxiproxy};
+use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::{Cluster, Lab};
-use lictor_testing::{Prng, eventually, free_address};
+use lictor_testing::{Disturbance, Link, Prng, Stream, eventually, free_address};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -92,7 +92,7 @@ struct Servers {
 
 struct Candidate {
     running: Option<Running>,
-    link: ToxicProxy,
+    link: Link,
     listens: SocketAddr,
     arguments: Vec<String>,
 }
@@ -117,7 +117,6 @@ async fn no_fault_lets_two_commands_run_at_once() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start_for_orders(&name)));
     let servers = Arc::new(Servers { cluster, turn: Mutex::new(()) });
     let consul = Arc::new(Consul::start(Kind::Dev));
-    let proxies = Toxiproxy::start();
     let begun = Instant::now();
     let mut groups = vec![];
     for number in 0..2 * GROUPS {
@@ -127,7 +126,7 @@ async fn no_fault_lets_two_commands_run_at_once() {
             Store::Lease(Lab::of(cluster, &format!("agents-{number}")).await)
         };
         let prng = Prng::new(seed * 100 + u64::try_from(number).expect("it is small"));
-        groups.push(Group::new(number, store, &proxies, prng, servers.clone()).await);
+        groups.push(Group::new(number, store, prng, servers.clone()).await);
     }
     let each = faults.div_ceil(groups.len());
     let all = groups.into_iter().map(|mut group| {
@@ -158,13 +157,13 @@ async fn no_fault_lets_two_commands_run_at_once() {
 }
 
 impl Group {
-    async fn new(number: usize, store: Store, proxies: &Toxiproxy, prng: Prng, servers: Arc<Servers>) -> Self {
+    async fn new(number: usize, store: Store, prng: Prng, servers: Arc<Servers>) -> Self {
         let bench = Bench::new(&format!("torture-{number}"));
         let mut group =
             Self { store, bench, candidates: vec![], prng, servers, done: BTreeMap::new(), kubeconfigs: vec![] };
         for candidate in 0..AGENTS {
             let listens = free_address();
-            let (link, lock) = group.link(candidate, proxies).await;
+            let (link, lock) = group.link(candidate);
             let own = [
                 "--identity",
                 &format!("a{candidate}"),
@@ -183,10 +182,10 @@ impl Group {
     }
 
     /// Returns a candidate's way to its store, and the arguments that name its lock.
-    async fn link(&mut self, candidate: usize, proxies: &Toxiproxy) -> (ToxicProxy, Vec<String>) {
+    fn link(&mut self, candidate: usize) -> (Link, Vec<String>) {
         let (link, lock) = match &self.store {
             Store::Consul(consul) => {
-                let link = proxies.proxy(consul.server(1).socket()).await;
+                let link = Link::to(consul.server(1).socket());
                 let address = format!("http://{}", link.address());
                 let lock = ["--consul", &address, "--key", &self.bench.key, "--ttl", crate::bench::TTL];
                 (link, lock.map(str::to_owned))
@@ -195,7 +194,7 @@ impl Group {
                 let mut config = Kubeconfig::read_from(lab.cluster.kubeconfig()).expect("it can be read");
                 let cluster = config.clusters[0].cluster.as_mut().expect("it has one");
                 let server = cluster.server.clone().expect("it has an address");
-                let link = proxies.proxy(server.trim_start_matches("https://")).await;
+                let link = Link::to(server.trim_start_matches("https://"));
                 cluster.server = Some(format!("https://{}", link.address()));
                 let path = self.bench.directory.join(format!("kubeconfig-{candidate}"));
                 std::fs::write(&path, serde_json::to_string(&config).expect("it is JSON")).expect("it can be written");
@@ -343,19 +342,19 @@ impl Group {
 
     async fn disturb(&self, what: What, target: usize, lasts: Duration) {
         let link = &self.candidates[target].link;
-        let (up, down) = ("upstream", "downstream");
-        let toxic = |kind: &str, stream: &str, attributes: serde_json::Value| {
-            link.toxic(json!({"type": kind, "stream": stream, "attributes": attributes}))
-        };
+        let late =
+            |by, jitter| Disturbance::Late { by: Duration::from_millis(by), jitter: Duration::from_millis(jitter) };
         match what {
             What::LinkCut => link.disable().await,
-            What::LinkDeaf => toxic("timeout", up, json!({"timeout": 0})).await,
-            What::LinkMute => toxic("timeout", down, json!({"timeout": 0})).await,
-            What::LinkReset => toxic("reset_peer", down, json!({"timeout": 300})).await,
-            What::LinkLate => toxic("latency", up, json!({"latency": 3000, "jitter": 3000})).await,
+            What::LinkDeaf => link.disturb(Stream::Up, Disturbance::Lost).await,
+            What::LinkMute => link.disturb(Stream::Down, Disturbance::Lost).await,
+            What::LinkReset => {
+                link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await
+            }
+            What::LinkLate => link.disturb(Stream::Up, late(3000, 3000)).await,
             _ => {
-                for stream in [up, down] {
-                    toxic("latency", stream, json!({"latency": 200, "jitter": 150})).await;
+                for stream in [Stream::Up, Stream::Down] {
+                    link.disturb(stream, late(200, 150)).await;
                 }
             }
         }

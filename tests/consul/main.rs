@@ -11,8 +11,8 @@ mod sessions;
 
 use std::process::Stdio;
 
-use lictor_testing::consul::{Consul, Kind, Toxiproxy, eventually};
-use serde_json::json;
+use lictor_testing::consul::{Consul, Kind, eventually};
+use lictor_testing::{Disturbance, Link, Stream};
 
 /// The flags of a lock that Consul's own library makes.
 const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
@@ -108,8 +108,8 @@ async fn who_has_no_certificate_or_no_token_gets_nothing() {
 
 #[tokio::test]
 async fn a_connection_is_spoilt_and_mended() {
-    let (consul, toxiproxy) = (Consul::shared(), Toxiproxy::start());
-    let proxy = toxiproxy.proxy(consul.server(1).socket()).await;
+    let consul = Consul::shared();
+    let proxy = Link::to(consul.server(1).socket());
     let api = consul.server(1).api_by(proxy.address());
     let value = "x".repeat(1000);
     api.put("/v1/kv/spoilt", &value).await.unwrap().ok();
@@ -120,7 +120,7 @@ async fn a_connection_is_spoilt_and_mended() {
     proxy.enable().await;
     assert_eq!(api.get("/v1/kv/spoilt?raw").await.unwrap().text, value);
 
-    proxy.toxic(json!({"type": "limit_data", "attributes": {"bytes": 700}})).await;
+    proxy.disturb(Stream::Down, Disturbance::Short { bytes: 700 }).await;
     api.get("/v1/kv/spoilt?raw").await.unwrap_err();
     proxy.clear().await;
     assert_eq!(api.get("/v1/kv/spoilt?raw").await.unwrap().text, value);

@@ -12,8 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use lictor_core::{Marking, Markings};
-use lictor_testing::consul::{Consul, Held, Kind as Servers, ToxicProxy, Toxiproxy};
-use lictor_testing::{eventually, free_address};
+use lictor_testing::consul::{Consul, Held, Kind as Servers};
+use lictor_testing::{Link, eventually, free_address};
 use serde_json::{Value, json};
 
 use super::candidates;
@@ -41,11 +41,11 @@ pub struct World {
     pub etcd: String,
     /// The replicas, by cluster and number.
     pub replicas: Vec<Vec<Replica>>,
-    pub api_links: Vec<Vec<ToxicProxy>>,
+    pub api_links: Vec<Vec<Link>>,
     /// By cluster and number: what leads to that replica, for the other one.
-    pub peer_links: Vec<Vec<ToxicProxy>>,
+    pub peer_links: Vec<Vec<Link>>,
     /// The links to Consul, by cluster.
-    pub consul_links: Vec<ToxicProxy>,
+    pub consul_links: Vec<Link>,
     /// The Consul server that each of these links leads to.
     pub consul_servers: Mutex<[usize; 2]>,
     /// What is disturbed at present.
@@ -63,7 +63,6 @@ impl World {
         let kubeconfig = PathBuf::from(control_plane.variable().expect("hack/cluster.sh makes a control plane").1);
         let etcd = control_plane.variable().expect("it tells where etcd is").1;
         let consul: &'static Consul = Box::leak(Box::new(Consul::start(Servers::Three)));
-        let toxiproxy = Toxiproxy::start();
         let given = Kubeconfig::read_from(&kubeconfig).expect("the kubeconfig can be read");
         let mut config =
             Config::from_custom_kubeconfig(given, &KubeConfigOptions::default()).await.expect("it is right");
@@ -74,14 +73,14 @@ impl World {
         let (mut replicas, mut api_links, mut peer_links, mut consul_links) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, cluster) in CLUSTERS.into_iter().enumerate() {
-            consul_links.push(toxiproxy.proxy(consul.servers()[at].socket()).await);
+            consul_links.push(Link::to(consul.servers()[at].socket()));
             let (mut processes, mut links, mut peers) = (Vec::new(), Vec::new(), Vec::new());
             let addresses = [(); REPLICAS].map(|()| free_address());
             for address in addresses {
-                peers.push(toxiproxy.proxy(&address.to_string()).await);
+                peers.push(Link::to(&address.to_string()));
             }
             for number in 0..REPLICAS {
-                let link = toxiproxy.proxy(&socket).await;
+                let link = Link::to(&socket);
                 let direct = std::fs::read_to_string(&kubeconfig).expect("the kubeconfig can be read");
                 let own = directory.join(format!("kubeconfig-{cluster}-{number}"));
                 let by_link = direct.replace(&server, &format!("https://{}", link.address()));

@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use lictor_testing::Link;
 use lictor_testing::consul::{Consul, Kind as ConsulKind};
 use lictor_testing::kubernetes::Operator;
 use serde_json::json;
@@ -18,7 +19,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ground::Ground;
 use super::kind::{Kind, Place, program};
-use super::link::Link;
 use super::processes::{Tree, signal};
 use super::trace::{Told, Trace};
 use crate::observer::{Observer, Sight};
@@ -90,7 +90,7 @@ impl<'a> Contender<'a> {
         let token = if consul.is_none() { Some(world.account(&namespace)?) } else { None };
         for number in 0..2 {
             let server = consul.as_ref().map_or(ground.server.as_str(), |consul| consul.server(1).socket());
-            let link = Link::to(&ground.toxiproxy, server).await?;
+            let link = Link::to(server);
             let path = ground.directory.join(format!("{}-{number}.kubeconfig", kind.id()));
             if let Some(token) = &token {
                 world.kubeconfig_by(&path, token, &ground.server, link.address())?;

@@ -102,10 +102,10 @@ impl Fault {
             Self::Stopped => signal("STOP", &holder)?,
             Self::Frozen => signal("STOP", &tree.all)?,
             Self::Hung => signal("USR1", &Contender::worker(&tree))?,
-            Self::CutOff => group.links[old].cut().await,
+            Self::CutOff => group.links[old].disable().await,
             Self::Away => {
                 for link in &group.links {
-                    link.cut().await;
+                    link.disable().await;
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Fault {
             nobody: longest_without(&[&spans[0], &spans[1]], start, end),
         };
         for link in &group.links {
-            link.mend().await;
+            link.enable().await;
         }
         if group.members[old].down {
             group.kill(old, &tree.all)?;
@@ -171,7 +171,7 @@ impl Fault {
             if !mended && Instant::now() >= back {
                 mended = true;
                 for link in &group.links {
-                    link.mend().await;
+                    link.enable().await;
                 }
             }
             let acts = group.members.iter().any(|member| member.trace.acts());

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::ensure;
-use lictor_testing::consul::Toxiproxy;
 use lictor_testing::file;
 
 use crate::world::World;
 
 pub struct Ground {
     pub world: World,
-    pub toxiproxy: Toxiproxy,
     /// The API server's address, without the scheme.
     pub server: String,
     pub elector: PathBuf,
@@ -29,7 +27,7 @@ impl Ground {
         let directory = std::env::temp_dir().join(format!("lictor-bench-{part}-groups-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let server = world.server()?;
-        Ok(Self { world, toxiproxy: Toxiproxy::start(), server, elector, scheduler, directory })
+        Ok(Self { world, server, elector, scheduler, directory })
     }
 }
 

@@ -10,7 +10,6 @@ mod faults;
 mod floor;
 mod ground;
 mod kind;
-mod link;
 mod processes;
 mod rest;
 mod start;

@@ -65,5 +65,5 @@ fn count(group: &Contender) -> anyhow::Result<Counted> {
     for pid in group.electing()?.into_iter().flatten() {
         processor += machine::usage(pid)?.processor;
     }
-    Ok(Counted { at: Instant::now(), bytes: group.links.iter().map(super::link::Link::bytes).sum(), processor })
+    Ok(Counted { at: Instant::now(), bytes: group.links.iter().map(lictor_testing::Link::bytes).sum(), processor })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lictor_testing::acts::{moment, seconds};
+use lictor_testing::{Disturbance, Stream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -27,9 +28,9 @@ pub async fn measure(group: &mut Contender<'_>) -> anyhow::Result<Value> {
     for _ in 0..RUNS {
         plain = once(group).await?;
         times.push(plain);
-        group.links[0].delay(DELAY).await;
+        group.links[0].disturb(Stream::Down, Disturbance::Late { by: DELAY, jitter: Duration::ZERO }).await;
         delayed.push(once(group).await?);
-        group.links[0].delay(Duration::ZERO).await;
+        group.links[0].clear().await;
     }
     // Of each the shortest: whatever else runs on the machine only adds to it.
     let trips = (delayed.percentile(0) - times.percentile(0)) / DELAY.as_secs_f64();

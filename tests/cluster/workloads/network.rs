@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::Link;
+use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::Cluster;
 use serde_json::json;
 
@@ -10,15 +11,15 @@ use super::{Side, both, never_both_run};
 use crate::consul::member::{LED_WITHIN, Member, TTL};
 
 /// Creates two clusters. A proxy can cut the west off from Consul, but not the east.
-async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {
-    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+async fn west_by_proxy(test: &str) -> (Link, Side, Side) {
+    let proxy = Link::to(Consul::shared().server(1).socket());
     let west = Member::new(test, "west", &format!("http://{}", proxy.address()), json!({})).await;
     let east = Member::new(test, "east", Consul::shared().address(), json!({})).await;
     (proxy, Side::new(west, (3, 2)).await, Side::new(east, (2, 1)).await)
 }
 
-async fn cut(toxiproxy: &Toxiproxy) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, "wl-cut").await;
+async fn cut() {
+    let (proxy, west, east) = west_by_proxy("wl-cut").await;
     both(&west, &east, json!({})).await;
     let from = east.recorder.catch_up().await;
     let began = Instant::now();
@@ -39,8 +40,8 @@ async fn cut(toxiproxy: &Toxiproxy) {
 }
 
 /// The user chose that the workloads stay enabled. This shows what that costs.
-async fn keep(toxiproxy: &Toxiproxy) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, "wl-keep").await;
+async fn keep() {
+    let (proxy, west, east) = west_by_proxy("wl-keep").await;
     both(&west, &east, json!({"whenStoreIsLost": "Keep"})).await;
     proxy.disable().await;
     west.member.wait_class("False", "NoAnswer").await;
@@ -56,8 +57,7 @@ async fn keep(toxiproxy: &Toxiproxy) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn a_cluster_that_is_cut_off_from_consul_disables_before_another_enables() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(cut(&toxiproxy), keep(&toxiproxy));
+    tokio::join!(cut(), keep());
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lictor_testing::consul::{Consul, Toxiproxy};
+use lictor_testing::Link;
+use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{following, pod, slow_pod};
 use lictor_testing::kubernetes::{Cluster, Operator, WorkloadRecorder};
 use serde_json::json;
@@ -30,8 +31,8 @@ impl Side {
 }
 
 /// The west is cut off, and what it left takes 45 s to end. Before that, the lock passes to the south, in one way or the other.
-async fn three(toxiproxy: &Toxiproxy, test: &str, killed: bool) {
-    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+async fn three(test: &str, killed: bool) {
+    let proxy = Link::to(Consul::shared().server(1).socket());
     let west = Side::new(test, "west", &format!("http://{}", proxy.address()), Some(45)).await;
     west.member.lab.wait_enabled("Deployment/live", json!(1)).await;
     west.member.lab.wait_workload("Deployment/live", "it runs", |found| found["status"]["readyReplicas"] == 1).await;
@@ -62,8 +63,7 @@ async fn three(toxiproxy: &Toxiproxy, test: &str, killed: bool) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for locks to move between clusters"]
 async fn a_third_cluster_waits_for_what_the_first_left_also_if_the_second_lets_go_of_the_lock_before() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(three(&toxiproxy, "wl-third", false), three(&toxiproxy, "wl-third-killed", true));
+    tokio::join!(three("wl-third", false), three("wl-third-killed", true));
 }

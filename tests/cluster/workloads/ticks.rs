@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{Timestamp, ToSpan};
-use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::Link;
+use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::workloads::{annotation, following, pod};
 use lictor_testing::kubernetes::{Cluster, Operator, WorkloadRecorder, eventually};
 use serde_json::{Value, json};
@@ -128,8 +129,8 @@ async fn planned() {
 }
 
 /// The lock expires after the west was cut off so many seconds after a tick. Returns how many times each tick ran.
-async fn expired(test: &str, toxiproxy: &Toxiproxy, seconds: i64) -> Vec<(Timestamp, usize)> {
-    let proxy: ToxicProxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+async fn expired(test: &str, seconds: i64) -> Vec<(Timestamp, usize)> {
+    let proxy = Link::to(Consul::shared().server(1).socket());
     let (west, east) = two(test, &format!("http://{}", proxy.address()), json!({})).await;
     let first = one_tick(&west).await;
     // The west suspends within 10 s, and the session ends at least 10 s later.
@@ -143,22 +144,21 @@ async fn expired(test: &str, toxiproxy: &Toxiproxy, seconds: i64) -> Vec<(Timest
 }
 
 /// A tick falls between the two holders: it runs late, and none is left out.
-async fn expired_over_a_tick(toxiproxy: &Toxiproxy) {
-    let ticks = expired("wl-ticks-lost", toxiproxy, 48).await;
+async fn expired_over_a_tick() {
+    let ticks = expired("wl-ticks-lost", 48).await;
     assert!(ticks.iter().all(|(_, count)| (1..=2).contains(count)), "{ticks:?}");
 }
 
 /// The last tick before the cut is in the record, although the lock is not released.
-async fn expired_after_a_tick(toxiproxy: &Toxiproxy) {
-    let ticks = expired("wl-ticks-known", toxiproxy, 3).await;
+async fn expired_after_a_tick() {
+    let ticks = expired("wl-ticks-known", 3).await;
     assert!(ticks.iter().all(|(_, count)| *count == 1), "{ticks:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for the ticks of a schedule"]
 async fn each_tick_is_run_once_over_planned_handovers_and_at_least_once_over_a_lost_lock() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(planned(), expired_over_a_tick(&toxiproxy), expired_after_a_tick(&toxiproxy));
+    tokio::join!(planned(), expired_over_a_tick(), expired_after_a_tick());
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lictor_testing::consul::ToxicProxy;
 use lictor_testing::eventually;
+use lictor_testing::{Disturbance, Link, Stream};
 use serde_json::{Value, json};
 
 use super::{Course, cluster_at, patch};
@@ -99,10 +99,9 @@ impl Course<'_> {
 
     /// Stops an operator in the middle of handovers. Its last requests arrive eight seconds later, when another replica has acted
     /// for long.
-    async fn stopped_at_work(&self, replica: &Replica, link: &ToxicProxy) {
-        let late = json!({"type": "latency", "stream": "upstream", "attributes": {"latency": 8000}});
+    async fn stopped_at_work(&self, replica: &Replica, link: &Link) {
         let spoil = async {
-            link.toxic(late).await;
+            link.disturb(Stream::Up, late(8000, 0)).await;
             replica.signal("STOP");
         };
         let heal = async {
@@ -147,12 +146,11 @@ impl Course<'_> {
     }
 
     /// The standby takes the replica that acts for gone, which runs on: its writes are under way for seconds, and so is what it hears.
-    pub(super) async fn taken_for_gone(&self, own: &ToxicProxy, peer: &ToxicProxy) {
+    pub(super) async fn taken_for_gone(&self, own: &Link, peer: &Link) {
         self.begins(own.address());
-        let late = |stream: &str| json!({"type": "latency", "stream": stream, "attributes": {"latency": 2000, "jitter": 2000}});
         let spoil = async {
-            own.toxic(late("upstream")).await;
-            own.toxic(late("downstream")).await;
+            own.disturb(Stream::Up, late(2000, 2000)).await;
+            own.disturb(Stream::Down, late(2000, 2000)).await;
             peer.disable().await;
         };
         let heal = async {
@@ -163,29 +161,26 @@ impl Course<'_> {
         self.ends();
     }
 
-    pub(super) async fn link(&self, link: &ToxicProxy) {
+    pub(super) async fn link(&self, link: &Link) {
         self.begins(link.address());
-        let latency = json!({"latency": 100 + self.fault.millis % 300, "jitter": 100});
         match self.fault.kind {
             Kind::ApiLinkCut | Kind::ConsulLinkCut | Kind::PeerLinkCut => link.disable().await,
             Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf | Kind::PeerLinkDeaf => {
-                link.toxic(json!({"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}})).await;
+                link.disturb(Stream::Up, Disturbance::Lost).await;
             }
             Kind::ApiLinkMute | Kind::ConsulLinkMute => {
-                link.toxic(json!({"type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}})).await;
+                link.disturb(Stream::Down, Disturbance::Lost).await;
             }
             Kind::ApiLinkLate => {
-                let late =
-                    json!({"type": "latency", "stream": "upstream", "attributes": {"latency": 3000, "jitter": 3000}});
-                self.at_work(link.toxic(late), link.clear()).await;
+                self.at_work(link.disturb(Stream::Up, late(3000, 3000)), link.clear()).await;
                 return self.ends();
             }
             Kind::ApiLinkReset | Kind::ConsulLinkReset => {
-                link.toxic(json!({"type": "reset_peer", "stream": "downstream", "attributes": {"timeout": 300}})).await;
+                link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await;
             }
             _ => {
-                for stream in ["upstream", "downstream"] {
-                    link.toxic(json!({"type": "latency", "stream": stream, "attributes": latency})).await;
+                for stream in [Stream::Up, Stream::Down] {
+                    link.disturb(stream, late(100 + self.fault.millis % 300, 100)).await;
                 }
             }
         }
@@ -225,4 +220,8 @@ impl World {
             }
         }
     }
+}
+
+const fn late(by: u64, jitter: u64) -> Disturbance {
+    Disturbance::Late { by: Duration::from_millis(by), jitter: Duration::from_millis(jitter) }
 }

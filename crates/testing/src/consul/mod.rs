@@ -3,11 +3,9 @@
 mod api;
 mod held;
 mod servers;
-mod toxiproxy;
 
 pub use api::{Answer, Api};
 pub use held::Held;
 pub use servers::{Consul, Kind, Server};
-pub use toxiproxy::{ToxicProxy, Toxiproxy};
 
 pub use crate::wait::eventually;

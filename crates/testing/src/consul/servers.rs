@@ -184,7 +184,7 @@ impl Server {
         self.api_by(self.socket())
     }
 
-    /// Returns its API through another socket, for example that of a [`ToxicProxy`](super::ToxicProxy).
+    /// Returns its API through another socket, for example that of a [`Link`](crate::Link).
     pub fn api_by(&self, socket: &str) -> Api {
         let scheme = self.address().split_once("://").expect("an address has a scheme").0;
         let read = |name: &str| {

@@ -1,17 +1,18 @@
-//! The network to Consul, by Toxiproxy: cut, cut in one direction, cut in the middle of an answer, and slow.
+//! The network to Consul, by a link: cut, cut in one direction, cut in the middle of an answer, and slow.
 
 use std::time::{Duration, Instant};
 
-use lictor_testing::consul::{Consul, ToxicProxy, Toxiproxy};
+use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, eventually};
-use serde_json::{Value, json};
+use lictor_testing::{Disturbance, Link, Stream};
+use serde_json::json;
 
 use super::super::member::{Member, entry, sessions};
 use super::{Side, kept_their_promises, two, within};
 
 /// Creates two clusters. A proxy can disturb the west's connections to Consul, but not the east's.
-async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, Side) {
-    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+async fn west_by_proxy(test: &str) -> (Link, Side, Side) {
+    let proxy = Link::to(Consul::shared().server(1).socket());
     let west = Member::new(test, "west", &format!("http://{}", proxy.address()), json!({})).await;
     let east = Member::new(test, "east", Consul::shared().address(), json!({})).await;
     let (west, east) = two(west, east).await;
@@ -19,12 +20,12 @@ async fn west_by_proxy(toxiproxy: &Toxiproxy, test: &str) -> (ToxicProxy, Side, 
 }
 
 /// Cuts the west off. It demotes before the east takes over, and follows when its connection works again.
-async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
+async fn cut(test: &str, disturbance: Option<(Stream, Disturbance)>) {
+    let (proxy, west, east) = west_by_proxy(test).await;
     let began = Instant::now();
-    match &toxic {
+    match disturbance {
         None => proxy.disable().await,
-        Some(toxic) => proxy.toxic(toxic.clone()).await,
+        Some((stream, disturbance)) => proxy.disturb(stream, disturbance).await,
     }
     let message = west.member.lab.wait_condition("web", "Elected", "False", "StoreLost").await;
     assert!(message.contains("could not be confirmed in time"), "{message}");
@@ -49,9 +50,9 @@ async fn cut(toxiproxy: &Toxiproxy, test: &str, toxic: Option<Value>) {
 }
 
 /// C16: a person writes to the key while the cluster that leads is cut off. The other one saw whose key it was, and leads.
-async fn edited(toxiproxy: &Toxiproxy) {
+async fn edited() {
     let test = "net-edited";
-    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
+    let (proxy, west, east) = west_by_proxy(test).await;
     proxy.disable().await;
     let began = Instant::now();
     put(&west.member.key()).await;
@@ -63,8 +64,8 @@ async fn edited(toxiproxy: &Toxiproxy) {
 }
 
 /// The same where no other cluster could lead: the one that led puts the lock right when it reaches Consul again.
-async fn edited_alone(toxiproxy: &Toxiproxy) {
-    let proxy = toxiproxy.proxy(Consul::shared().server(1).socket()).await;
+async fn edited_alone() {
+    let proxy = Link::to(Consul::shared().server(1).socket());
     let west = Member::new("net-alone", "west", &format!("http://{}", proxy.address()), json!({})).await;
     let (west, leader) = Side::led(west, &["a"]).await;
     proxy.disable().await;
@@ -79,8 +80,8 @@ async fn edited_alone(toxiproxy: &Toxiproxy) {
 }
 
 /// Another program makes the key anew while the cluster that leads is cut off. Nobody overwrites that, and both say what to do.
-async fn made_anew(toxiproxy: &Toxiproxy) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, "net-anew").await;
+async fn made_anew() {
+    let (proxy, west, east) = west_by_proxy("net-anew").await;
     let (key, api) = (west.member.key(), Consul::shared().api());
     proxy.disable().await;
     api.delete(&format!("/v1/kv/{key}")).await.expect("Consul answers").ok();
@@ -118,48 +119,46 @@ async fn unheld(key: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn a_key_that_a_person_writes_to_while_its_cluster_is_cut_off_is_put_right() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(edited(&toxiproxy), edited_alone(&toxiproxy));
+    tokio::join!(edited(), edited_alone());
 }
 
 /// C16.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn a_key_that_another_program_makes_anew_while_its_cluster_is_cut_off_is_left_alone() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    made_anew(&toxiproxy).await;
+    made_anew().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for sessions to end"]
 async fn a_cluster_that_is_cut_off_from_consul_demotes_before_another_takes_over() {
-    let toxiproxy = Toxiproxy::start();
     // Starting them blocks this thread.
     let _ = (Consul::shared(), Cluster::shared());
-    let toxic = |type_: &str, stream: &str, attributes: Value| {
-        Some(json!({"type": type_, "stream": stream, "attributes": attributes}))
-    };
     // Either requests are lost; or answers are lost, so that Consul still gets each renewal; or an answer breaks off in its
     // header, and the connection is closed or reset.
     tokio::join!(
-        cut(&toxiproxy, "net-cut", None),
-        cut(&toxiproxy, "net-to", toxic("timeout", "upstream", json!({"timeout": 0}))),
-        cut(&toxiproxy, "net-from", toxic("timeout", "downstream", json!({"timeout": 0}))),
-        cut(&toxiproxy, "net-middle", toxic("limit_data", "downstream", json!({"bytes": 60}))),
-        cut(&toxiproxy, "net-reset", toxic("reset_peer", "downstream", json!({"timeout": 0}))),
-        slow(&toxiproxy, "net-slow"),
-        nearly_too_slow(&toxiproxy, "net-slower"),
+        cut("net-cut", None),
+        cut("net-to", Some((Stream::Up, Disturbance::Lost))),
+        cut("net-from", Some((Stream::Down, Disturbance::Lost))),
+        cut("net-middle", Some((Stream::Down, Disturbance::Short { bytes: 60 }))),
+        cut("net-reset", Some((Stream::Down, Disturbance::Reset { after: Duration::ZERO }))),
+        slow("net-slow"),
+        nearly_too_slow("net-slower"),
     );
 }
 
+const fn late(millis: u64) -> Disturbance {
+    Disturbance::Late { by: Duration::from_millis(millis), jitter: Duration::ZERO }
+}
+
 /// Delays each answer by two thirds of the longest time that a request may take. No leader is demoted, and the class warns.
-async fn nearly_too_slow(toxiproxy: &Toxiproxy, test: &str) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
-    proxy.toxic(json!({"type": "latency", "stream": "downstream", "attributes": {"latency": 1330}})).await;
+async fn nearly_too_slow(test: &str) {
+    let (proxy, west, east) = west_by_proxy(test).await;
+    proxy.disturb(Stream::Down, late(1330)).await;
     let message = west.member.wait_class("True", "Slow").await;
     assert!(message.contains("A renewal that takes 2.0 s counts as lost"), "{message}");
     tokio::time::sleep(super::TTL + Duration::from_secs(2)).await;
@@ -168,10 +167,10 @@ async fn nearly_too_slow(toxiproxy: &Toxiproxy, test: &str) {
 }
 
 /// Delays each answer by two thirds of a second. No leader is demoted, and a failover still works.
-async fn slow(toxiproxy: &Toxiproxy, test: &str) {
-    let (proxy, west, east) = west_by_proxy(toxiproxy, test).await;
+async fn slow(test: &str) {
+    let (proxy, west, east) = west_by_proxy(test).await;
     let session = sessions(Consul::shared(), &west.member).await;
-    proxy.toxic(json!({"type": "latency", "stream": "downstream", "attributes": {"latency": 660}})).await;
+    proxy.disturb(Stream::Down, late(660)).await;
     // This is longer than an earlier renewal could last.
     tokio::time::sleep(super::TTL + Duration::from_secs(2)).await;
     assert_eq!(west.recorder.demoted_at().await, None, "nobody was demoted");

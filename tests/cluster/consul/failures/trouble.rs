@@ -7,7 +7,8 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use lictor_testing::consul::{Consul, Kind, Toxiproxy};
+use lictor_testing::Link;
+use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::{Cluster, eventually};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -16,8 +17,8 @@ use super::super::member::{Member, entry, sessions};
 use super::{Side, TTL, within};
 
 /// Consul's own limits, first on connections, then on requests.
-async fn limits(consul: &Consul, toxiproxy: &Toxiproxy) {
-    let proxy = toxiproxy.proxy(consul.server(1).socket()).await;
+async fn limits(consul: &Consul) {
+    let proxy = Link::to(consul.server(1).socket());
     let member = Member::new("limits", "west", &format!("http://{}", proxy.address()), json!({})).await;
     let (side, leader) = Side::led(member, &["a", "b"]).await;
     let requests = "request_limits { mode = \"enforcing\", read_rate = 0.001, write_rate = 0.001 }";
@@ -138,7 +139,7 @@ async fn answers() {
 #[ignore = "slow: waits for sessions to end"]
 async fn what_consul_answers_with_429_503_and_500_is_tried_again_or_demotes_in_time() {
     // Starting them blocks this thread.
-    let (consul, toxiproxy) = (Consul::start(Kind::Dev), Toxiproxy::start());
+    let consul = Consul::start(Kind::Dev);
     let _ = (Consul::shared(), Cluster::shared());
-    tokio::join!(limits(&consul, &toxiproxy), answers());
+    tokio::join!(limits(&consul), answers());
 }
