@@ -36,6 +36,17 @@ pub(super) fn announce(entry: &mut Entry, announcement: Announcement, executor: 
             let note = format!("the election ends, but its labels stay on pod {pod}: remove them by hand: {why}");
             tell_both(entry, &pod, &uid, "LabelsLeft", "Relabel", &note, executor);
         }
+        Announcement::FormerLeaderDeleted { pod, uid } => {
+            tracing::info!(election = %entry.object.election(), %pod, "the former leader is deleted");
+            let note = format!("pod {pod} no longer leads, so lictor deletes it (spec.handover.formerLeader)");
+            let pod = pod_reference(entry, &pod, &uid);
+            tell(entry, Some(pod), false, "FormerLeaderDeleted", "Delete", note, executor);
+        }
+        Announcement::FormerLeaderStays { pod, uid, why } => {
+            tracing::warn!(election = %entry.object.election(), %pod, "can't delete the former leader, and tries again: {why}");
+            let note = format!("can't delete pod {pod}, which no longer leads, and tries again: {why}");
+            tell_both(entry, &pod, &uid, "FormerLeaderStays", "Delete", &note, executor);
+        }
         Announcement::LedElsewhere(rival) => {
             let note = led_elsewhere(&rival);
             tracing::info!(election = %entry.object.election(), "{note}");

@@ -15,8 +15,8 @@ use lictor_api::{
     condition, is_unknown, unknown,
 };
 use lictor_core::{
-    Absence, Election, Failure, Holder, Instant, Node, OnlyByKubelet, Pod, ProbeFailure, Rival, Situation, Slice,
-    Stays, Timestamp, Uid, absence, eligible,
+    Absence, Election, Failure, Holder, Instant, LEADER_FINALIZER, Node, OnlyByKubelet, Pod, ProbeFailure, Rival,
+    Situation, Slice, Stays, Timestamp, Uid, absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -310,35 +310,15 @@ fn elected(
             let reason = if rival.cluster.is_some() { "LedElsewhere" } else { "HeldByOther" };
             return condition(ELECTED, rival.cluster.is_some(), reason, led_elsewhere(rival), generation);
         }
-        Situation::StoreLost => {
-            return condition(
-                ELECTED,
-                false,
-                "StoreLost",
-                "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
-                generation,
-            );
+        Situation::AwaitingEnd(former) => {
+            let message = awaited_end(former, group, candidates);
+            return condition(ELECTED, false, "FormerLeaderRuns", message, generation);
         }
-        Situation::StoreRewound => {
-            return condition(
-                ELECTED,
-                false,
-                "StoreRewound",
-                "the store of the lock was restored to an earlier state: this cluster takes the lock once the other \
-                 clusters must have seen this, too",
-                generation,
-            );
+        situation => {
+            if let Some((reason, message)) = without_store(situation) {
+                return condition(ELECTED, false, reason, message, generation);
+            }
         }
-        Situation::LockLost => {
-            return condition(
-                ELECTED,
-                false,
-                "LockLost",
-                "the lock was lost: this cluster takes it again when the store's lock delay is over",
-                generation,
-            );
-        }
-        _ => {}
     }
     if let Some(absent) = group.absent() {
         return missing(entry, around, &absent.holder, absent.what, generation);
@@ -401,6 +381,49 @@ fn elected(
                 condition(ELECTED, false, "NoEligiblePod", why, generation)
             }
         },
+    }
+}
+
+/// Why there is no leader, if that is because of the lock's store: the reason and the message.
+fn without_store(situation: &Situation) -> Option<(&'static str, &'static str)> {
+    match situation {
+        Situation::StoreLost => Some((
+            "StoreLost",
+            "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
+        )),
+        Situation::StoreRewound => Some((
+            "StoreRewound",
+            "the store of the lock was restored to an earlier state: this cluster takes the lock once the other clusters \
+             must have seen this, too",
+        )),
+        Situation::LockLost => {
+            Some(("LockLost", "the lock was lost: this cluster takes it again when the store's lock delay is over"))
+        }
+        _ => None,
+    }
+}
+
+/// E1: whose end is awaited before another pod leads, what is known of it, and what a person can do.
+fn awaited_end(former: &Holder, group: &Election, candidates: &[(&Pod, Option<&Node>)]) -> String {
+    let name = former.pod.as_deref().unwrap_or_default();
+    let begin = format!("no pod leads before the former leader {name} has ended (spec.handover.formerLeader)");
+    let Some((pod, node)) = candidates.iter().find(|(pod, _)| pod.uid == former.uid) else {
+        return format!(
+            "{begin}, and the pod no longer matches spec.selector, so lictor does not delete it: delete it, and take the finalizer \
+             {LEADER_FINALIZER} off it when its containers have ended"
+        );
+    };
+    let node_name = pod.node.as_deref().unwrap_or_default();
+    match (node, group.failure()) {
+        (Some(node), _) if node.lost => format!(
+            "{begin}, and its node {node_name} does not answer. If the node is off, say so: kubectl taint nodes {node_name} \
+             node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        ),
+        (_, Some(failure)) if !pod.deleting => format!("{begin}, and lictor can't delete it: {}", failure.text()),
+        _ if pod.deleting => {
+            format!("{begin}: it is being deleted, and its kubelet has not reported the end of its containers")
+        }
+        _ => format!("{begin}: lictor deletes it"),
     }
 }
 

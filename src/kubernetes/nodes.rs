@@ -20,9 +20,12 @@ const AT_ONCE: usize = 16;
 const LOST_TAINTS: [&str; 4] = [
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/out-of-service",
+    OUT_OF_SERVICE,
     "node.cloudprovider.kubernetes.io/shutdown",
 ];
+
+/// E1: the taint by which a person, or a program, says that a node is shut down, so that its pods can run elsewhere.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// The taints of nodes that still run pods, but not for long. They count like `spec.unschedulable`, which has a taint of its own that some
 /// tools write alone. Taints that may be taken back, like `DeletionCandidateOfClusterAutoscaler`, are not among them.
@@ -71,6 +74,7 @@ pub(super) struct SlimCondition {
     pub(super) status: String,
     #[serde(rename = "lastTransitionTime")]
     pub(super) last_transition_time: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    pub(super) reason: Option<String>,
 }
 
 impl From<SlimNode> for Node {
@@ -82,6 +86,7 @@ impl From<SlimNode> for Node {
         Self {
             lost: tainted(&LOST_TAINTS) || not_ready,
             cordoned: spec.unschedulable || tainted(&LEAVING_TAINTS),
+            out_of_service: tainted(&[OUT_OF_SERVICE]),
             labels: metadata.labels.unwrap_or_default().into(),
         }
     }

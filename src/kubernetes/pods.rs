@@ -7,11 +7,14 @@ mod slim;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, LogParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client};
-use lictor_core::{ELECTION_ANNOTATION, Failure, Operator, Pod, PodOutcome, Provenance, Selector, Uid, WritePod};
+use lictor_core::{
+    ELECTION_ANNOTATION, Failure, Operator, Pod, PodChange, PodOutcome, Provenance, Selector, Uid, WritePod,
+};
 use lictor_kubernetes::{failure, within};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::provenance::provenance;
 pub(super) use self::slim::SlimPod;
@@ -37,14 +40,59 @@ impl Pods {
         Self { client, timeout }
     }
 
-    /// Patches one pod, if it still has the uid and the version that the patch is for.
+    /// Writes one pod, if it still has the uid and the version that the write is for.
     pub async fn write(&self, namespace: &str, write: &WritePod) -> PodOutcome {
-        let patch = json!({"metadata": {
+        match write.change {
+            PodChange::Delete | PodChange::Evict => self.delete(namespace, write).await,
+            PodChange::Promote | PodChange::Demote | PodChange::Remove | PodChange::Release => {
+                self.patch(namespace, write).await
+            }
+        }
+    }
+
+    /// E2: deletes a pod, by its own grace period, or evicts it. Returns the pod as it is then.
+    async fn delete(&self, namespace: &str, write: &WritePod) -> PodOutcome {
+        let api = self.api(namespace);
+        let preconditions =
+            Preconditions { uid: Some(write.uid.0.clone()), resource_version: Some(write.version.to_string()) };
+        let options = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let (verb, resource, done) = if write.change == PodChange::Evict {
+            // kube's own eviction sends the preconditions under a name that the API server ignores.
+            let eviction = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": write.name}, "deleteOptions": options,
+            });
+            let parameters = PostParams::default();
+            let evicted = api.create_subresource::<Value, Value>("eviction", &write.name, &parameters, &eviction);
+            ("create", "pods/eviction", within(self.timeout, evicted).await.map(drop))
+        } else {
+            ("delete", "pods", within(self.timeout, api.delete(&write.name, &options)).await.map(drop))
+        };
+        match done {
+            Ok(()) => match self.read(namespace, &write.name).await {
+                Ok(Some(pod)) if pod.uid == write.uid => PodOutcome::Written(Box::new(pod)),
+                Ok(_) => PodOutcome::Gone,
+                Err(failure) => PodOutcome::Failed(Failure::Unknown(failure.into_text())),
+            },
+            Err(kube::Error::Api(status)) if status.is_conflict() => PodOutcome::Conflict,
+            Err(kube::Error::Api(status)) if status.is_not_found() => PodOutcome::Gone,
+            Err(error) => {
+                let failure = failure(verb, resource, &error);
+                let refused = matches!(&error, kube::Error::Api(status) if is_by_budget(status));
+                PodOutcome::Failed(if refused { Failure::Refused(failure.into_text()) } else { failure })
+            }
+        }
+    }
+
+    async fn patch(&self, namespace: &str, write: &WritePod) -> PodOutcome {
+        let mut patch = json!({"metadata": {
             "uid": write.uid.0,
             "resourceVersion": write.version.to_string(),
             "labels": write.patch.labels,
             "annotations": write.patch.annotations,
         }});
+        if let Some(finalizers) = &write.patch.finalizers {
+            patch["metadata"]["finalizers"] = json!(finalizers);
+        }
         let api = self.api(namespace);
         // By this name, `managedFields` distinguishes lictor's keys from those that came with the pod (O1).
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
@@ -144,6 +192,12 @@ impl Pods {
     fn api(&self, namespace: &str) -> Api<SlimPod> {
         Api::namespaced(self.client.clone(), namespace)
     }
+}
+
+/// Returns whether a budget speaks against an eviction. The code, 429, is also that of an API server that has too much to do.
+fn is_by_budget(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "DisruptionBudget")
 }
 
 /// Returns a selector in the form of a query to the API server.

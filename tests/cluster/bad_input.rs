@@ -106,6 +106,8 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("eligibility", json!({"minReadySeconds": 86401})), "should be less than or equal to 86400"),
         (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
         (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
+        (with("handover", json!({"formerLeader": "Kill"})), "\"Keep\", \"Delete\", \"DeleteFirst\""),
+        (with("handover", json!({"formerLeader": "DeleteFirst", "order": "PromoteFirst"})), "leave one of the two out"),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
         (with("preferences", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
         (

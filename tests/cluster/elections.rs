@@ -6,6 +6,7 @@ mod deletion;
 mod deletion_cost;
 mod drift;
 mod failover;
+mod former;
 mod nodes;
 mod ownership;
 mod probe;

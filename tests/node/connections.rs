@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::figures::Figures;
-use crate::group::{Group, LETS_GO};
+use crate::group::{Group, LETS_GO, Reach};
 use crate::keeper::Keeper;
 use crate::nodes::Nodes;
 
@@ -22,17 +22,16 @@ impl Change {
 }
 
 pub async fn measure(nodes: &Nodes, labelled: &Group<'_>, figures: &mut Figures) {
-    let sliced = Group::make(nodes, "kept", false, true).await;
-    let lets_go = Group::make_of(nodes, "let-go", LETS_GO, false, true).await;
+    let sliced = Group::make(nodes, "kept", false, Reach::Service(json!({}))).await;
+    let lets_go = Group::make_of(nodes, "let-go", LETS_GO, false, Reach::Service(json!({}))).await;
     for group in [&sliced, &lets_go] {
         group.runs().await;
-        group.elect("leader", &json!({"service": {"name": "leader"}}));
         group.leader().await;
     }
     for (group, how, own) in [
         (labelled, "its label", false),
-        (&sliced, "a slice", false),
-        (&lets_go, "a slice; its program lets connections go", true),
+        (&sliced, "its Service", false),
+        (&lets_go, "its Service; its program lets connections go", true),
     ] {
         for (change, word) in Change::ALL {
             for _ in 0..RUNS {

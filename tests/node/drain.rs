@@ -5,28 +5,31 @@ use kube::Api;
 use serde_json::json;
 
 use crate::figures::Figures;
-use crate::group::{Failover, Group};
+use crate::group::{Failover, Group, Reach};
 use crate::nodes::Nodes;
 
-/// How often each is measured.
+/// How often it is measured by the label.
 const RUNS: usize = 3;
 /// On the pods that are evicted, which leaves other groups alone.
 const EVICTED: &str = "drained=yes";
 
-/// Measures it with routing by a slice, and by the label with and without a move before the eviction.
-pub async fn measure(nodes: &Nodes, figures: &mut Figures) {
-    let routing = json!({"service": {"name": "leader"}});
+/// Measures it by its Service, and by the label with and without a move before the eviction.
+pub async fn measure(nodes: &Nodes, runs: usize, figures: &mut Figures) {
     let stays = json!({"eligibility": {"moveOffCordonedNodes": false}});
     let mut without_loss = 0;
+    let routed_runs = runs.div_ceil(2);
     for (name, routed, spec, early, cause) in [
-        ("drained-slice", true, routing, true, "the leader's node is drained, reached by a slice"),
+        ("drained-service", true, json!({}), true, "the leader's node is drained, reached by its Service"),
         ("drained-label", false, json!({}), true, "the leader's node is drained, reached by its label"),
         ("drained-late", false, stays, false, "the same, and the leader moves when it is evicted"),
     ] {
-        let group = Group::make(nodes, name, false, routed).await;
+        let reach = if routed { Reach::Service(spec.clone()) } else { Reach::Label };
+        let group = Group::make(nodes, name, false, reach).await;
         group.runs().await;
-        group.elect("leader", &spec);
-        for _ in 0..RUNS {
+        if !routed {
+            group.elect("leader", &spec);
+        }
+        for _ in 0..if routed { routed_runs } else { RUNS } {
             let run = drained(nodes, &group, early).await;
             figures.failover(cause, run);
             without_loss += usize::from(routed && run.lost == 0);
@@ -34,7 +37,7 @@ pub async fn measure(nodes: &Nodes, figures: &mut Figures) {
         println!("{name}: {} leaderships, and never two at a time", group.recorder.assert_promises().await);
         nodes.kubectl(&["delete", "leaderelections,services,deployments", "-n", name, "--all"]);
     }
-    assert!(2 * without_loss > RUNS, "by a slice, {without_loss} of {RUNS} drains lost nothing");
+    assert!(2 * without_loss > routed_runs, "by its Service, {without_loss} of {routed_runs} drains lost nothing");
 }
 
 /// Drains the leader's node until all pods of the group have left it, and puts one there again. `early`: the leader moves before it is

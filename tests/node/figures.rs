@@ -74,9 +74,9 @@ impl Figures {
         add(&mut self.times, what.to_owned(), time);
     }
 
-    /// Panics if a leader that can still answer was replaced by a slice, and calls were lost in most of the runs.
+    /// Panics if a leader that can still answer was replaced behind its Service, and calls were lost in most of the runs.
     pub fn assert_switches_lose_nothing(&self) {
-        let is_switch = |cause: &str| !cause.starts_with("killed") && cause.ends_with("a slice");
+        let is_switch = |cause: &str| !cause.starts_with("killed") && cause.ends_with("its Service");
         for ((table, cause), runs) in self.rows.iter().filter(|((_, cause), _)| is_switch(cause)) {
             let lossless = runs.iter().filter(|run| run.failover.lost == 0).count();
             assert!(

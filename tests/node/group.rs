@@ -69,6 +69,14 @@ pub struct Failover {
     pub steps: Option<Steps>,
 }
 
+/// How clients reach the leader.
+pub enum Reach {
+    /// By its label, which the Service selects.
+    Label,
+    /// By a Service that the election makes. The election has these fields of its spec, too.
+    Service(Value),
+}
+
 /// Tells what can be known about lost calls, if the test fails while this is there.
 struct NetworkIfItFails<'a>(&'a Nodes);
 
@@ -88,9 +96,9 @@ impl Drop for NetworkIfItFails<'_> {
 
 impl<'a> Group<'a> {
     /// Creates the group. If `probed`, Kubernetes probes the pods; otherwise they are ready while they run, and stop 2 s after
-    /// they are told to. If `routed`, the Service has no selector: lictor writes its slice.
-    pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool, routed: bool) -> Self {
-        Self::make_of(nodes, name, KEEPS, probed, routed).await
+    /// they are told to.
+    pub async fn make(nodes: &'a Nodes, name: &'static str, probed: bool, reach: Reach) -> Self {
+        Self::make_of(nodes, name, KEEPS, probed, reach).await
     }
 
     /// Creates the group with pods of this image.
@@ -99,7 +107,7 @@ impl<'a> Group<'a> {
         name: &'static str,
         image: &'static str,
         probed: bool,
-        routed: bool,
+        reach: Reach,
     ) -> Self {
         let client = nodes.client().await;
         nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
@@ -127,10 +135,17 @@ impl<'a> Group<'a> {
                     // Pods of a lost node are not replaced during this test.
                     "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
                 }}}},
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": name}, "spec": {
-                "selector": if routed { json!({}) } else { json!({"app": "web", "role": "leader"}) },
-                "ports": [{"port": 80, "targetPort": 8080}]}},
         ]}));
+        match reach {
+            Reach::Label => nodes.apply(&json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": name},
+                "spec": {"selector": {"app": "web", "role": "leader"}, "ports": [{"port": 80, "targetPort": 8080}]},
+            })),
+            Reach::Service(mut fields) => {
+                fields["service"] = json!({"name": SERVICE, "ports": [{"port": 80, "targetPort": 8080}]});
+                elect(nodes, name, "leader", &fields);
+            }
+        }
         let caller = Caller::start(Self::address(&client, name, SERVICE).await);
         Self { nodes, client, name, recorder, caller, timeline }
     }
@@ -142,22 +157,18 @@ impl<'a> Group<'a> {
 
     /// Returns the address of a Service.
     pub async fn address(client: &Client, namespace: &str, service: &str) -> SocketAddr {
-        let service =
-            Api::<Service>::namespaced(client.clone(), namespace).get(service).await.expect("there is the Service");
+        let services = Api::<Service>::namespaced(client.clone(), namespace);
+        let service = eventually("there is the Service", || async {
+            services.get(service).await.map_err(|error| error.to_string())
+        })
+        .await;
         let address = service.spec.and_then(|spec| spec.cluster_ip).expect("it has an address");
         format!("{address}:80").parse().expect("an address")
     }
 
     /// Creates an election of this name, with these fields of its spec besides the selector.
     pub fn elect(&self, name: &str, fields: &Value) {
-        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
-        for (field, value) in fields.as_object().expect("fields") {
-            spec[field] = value.clone();
-        }
-        self.nodes.apply(&json!({
-            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name, "namespace": self.name},
-            "spec": spec,
-        }));
+        elect(self.nodes, self.name, name, fields);
     }
 
     /// Waits until there are three pods.
@@ -223,6 +234,20 @@ impl<'a> Group<'a> {
     /// Deletes the leader's pod.
     pub async fn is_deleted(&self) -> Failover {
         self.fails_over(3, async |leader| self.delete(&leader.pod, &DeleteParams::default()).await).await
+    }
+
+    /// Rolls all pods out again, once after the other, and waits until that is done.
+    pub async fn is_rolled_out(&self, times: usize) -> Failover {
+        let began = Instant::now();
+        let run = self.fails_over(3, async |_| (0..times).for_each(|_| self.roll_out())).await;
+        let leader = self.leader().await;
+        // Leaders moved more than once: the calls of the whole time count, and no single move does.
+        Failover { to_label: Duration::ZERO, steps: None, ..self.watch(run.began.max(began), &leader).await }
+    }
+
+    fn roll_out(&self) {
+        self.nodes.kubectl(&["rollout", "restart", "-n", self.name, "deployment/web"]);
+        self.nodes.kubectl(&["rollout", "status", "-n", self.name, "deployment/web", "--timeout=120s"]);
     }
 
     /// Kills the leader's process.
@@ -328,6 +353,18 @@ impl<'a> Group<'a> {
         let since = own.last().map_or(pod.at, |first| first.at);
         Some(Leader { pod: pod.pod.clone(), uid: pod.uid.clone(), term: pod.term, since })
     }
+}
+
+/// Creates an election of this name, with these fields of its spec besides the selector.
+fn elect(nodes: &Nodes, namespace: &str, name: &str, fields: &Value) {
+    let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+    for (field, value) in fields.as_object().expect("fields") {
+        spec[field] = value.clone();
+    }
+    nodes.apply(&json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    }));
 }
 
 /// Returns what a client sees from a cause to the first answers of the pod that got the label at this moment.

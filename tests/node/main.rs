@@ -12,7 +12,6 @@ mod caller;
 mod connections;
 mod consul;
 mod drain;
-mod ends;
 mod figures;
 mod files;
 mod group;
@@ -36,7 +35,7 @@ use serde_json::json;
 use self::caller::Caller;
 use self::consul::Consul;
 use self::figures::Figures;
-use self::group::{Group, seen};
+use self::group::{Group, Reach, seen};
 use self::nodes::Nodes;
 use self::plan::{Part, Plan};
 use self::release::Release;
@@ -64,8 +63,8 @@ async fn an_installation_on_real_nodes() {
     };
     let mut figures = Figures::default();
     // Kubernetes probes one group, and only lictor the other.
-    let web = Group::make(&nodes, "web", true, false).await;
-    let deep = Group::make(&nodes, "deep", false, false).await;
+    let web = Group::make(&nodes, "web", true, Reach::Label).await;
+    let deep = Group::make(&nodes, "deep", false, Reach::Label).await;
     web.runs().await;
     deep.runs().await;
     if plan.has(Part::KubeProxy) {
@@ -88,11 +87,8 @@ async fn an_installation_on_real_nodes() {
     if plan.has(Part::Switches) {
         switches::measure(&nodes, &deep, plan.runs, &mut figures).await;
     }
-    if plan.has(Part::Ends) {
-        ends::are_seen_by_a_connection(&nodes, &mut figures).await;
-    }
     if plan.has(Part::Drain) {
-        drain::measure(&nodes, &mut figures).await;
+        drain::measure(&nodes, plan.runs, &mut figures).await;
     }
     if plan.has(Part::Connections) {
         connections::measure(&nodes, &deep, &mut figures).await;

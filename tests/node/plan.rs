@@ -11,7 +11,6 @@ pub enum Part {
     Inside,
     Pods,
     Switches,
-    Ends,
     Drain,
     Connections,
     Hangs,
@@ -25,13 +24,12 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they run, with their names.
-    const ALL: [(Self, &'static str); 15] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::KubeProxy, "kube-proxy"),
         (Self::Files, "files"),
         (Self::Inside, "inside"),
         (Self::Pods, "pods"),
         (Self::Switches, "switches"),
-        (Self::Ends, "ends"),
         (Self::Drain, "drain"),
         (Self::Connections, "connections"),
         (Self::Hangs, "hangs"),
@@ -48,7 +46,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     parts: BTreeSet<Part>,
-    /// How often the leader is moved, and deleted, in each setting of the part `switches`.
+    /// How often the leader is moved, and deleted, in each setting of the part `switches`; half as often it is rolled out and drained.
     pub runs: usize,
 }
 

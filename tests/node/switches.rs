@@ -1,29 +1,30 @@
-//! Leaders that are moved, deleted or killed, reached by their label and, beside it in the same run, by a slice that lictor writes: while
-//! nothing else changes, and while slices of other Services change five times a second.
+//! Leaders that are moved, deleted, killed or rolled out, reached by the Service that their election makes and, beside it in the same run,
+//! by their label: while nothing else changes, and while slices of other Services change five times a second.
 
 use std::time::Duration;
 
+use kube::api::DeleteParams;
 use lictor_testing::kubernetes::SliceRecorder;
 use serde_json::json;
 
 use crate::figures::{Figures, Table};
-use crate::group::Group;
+use crate::group::{Group, Reach};
 use crate::nodes::Nodes;
 use crate::noise::Noise;
 
 /// How often kube-proxy carries out changes, if there are many.
 const MIN_SYNC_PERIOD: Duration = Duration::from_secs(1);
-const KILLS: usize = 5;
+const KILLS: usize = 10;
+/// How many rollouts follow one another, where runs are as many.
+const RELEASES: usize = 20;
 
 pub async fn measure(nodes: &Nodes, labelled: &Group<'_>, runs: usize, figures: &mut Figures) {
-    let sliced = Group::make(nodes, "sliced", false, true).await;
+    let sliced = Group::make(nodes, "sliced", false, Reach::Service(json!({}))).await;
     sliced.runs().await;
-    // By default, lictor would see a killed leader by a connection: ends.rs.
-    sliced.elect("leader", &json!({"service": {"name": "leader"}, "probe": {"connection": {"enabled": false}}}));
     sliced.leader().await;
     let routes = SliceRecorder::start(sliced.client.clone(), sliced.name).await;
     let begins = routes.catch_up().await;
-    let groups = [(labelled, "its label"), (&sliced, "a slice")];
+    let groups = [(labelled, "its label"), (&sliced, "its Service")];
     for table in [Table::Quiet, Table::Noisy] {
         let noise = match table {
             Table::Noisy => Some(Noise::start(nodes).await),
@@ -47,8 +48,17 @@ pub async fn measure(nodes: &Nodes, labelled: &Group<'_>, runs: usize, figures: 
     }
     nodes.kubectl(&["delete", "namespace", "noise", "--wait=false"]);
     for _ in 0..KILLS {
-        calm(labelled, &sliced, Table::Quiet, 0, 1).await;
-        figures.switch(Table::Quiet, "killed, reached by a slice", sliced.is_killed().await);
+        let killed = sliced.calm(3).await.pod;
+        figures.switch(Table::Quiet, "killed, reached by its Service", sliced.is_killed().await);
+        // A container that is killed again and again is started later and later.
+        sliced.delete(&killed, &DeleteParams::default().grace_period(0)).await;
+    }
+    for _ in 0..runs.div_ceil(2) {
+        figures.switch(Table::Quiet, "rolled out, reached by its Service", sliced.is_rolled_out(1).await);
+    }
+    if runs >= RELEASES {
+        let what = format!("rolled out {RELEASES} times in a row, reached by its Service");
+        figures.switch(Table::Quiet, &what, sliced.is_rolled_out(RELEASES).await);
     }
     println!("{}: {} leaderships, and never two at a time", sliced.name, sliced.recorder.assert_promises().await);
     routes.assert_promises().await;

@@ -11,8 +11,9 @@ use serde_json::json;
 use crate::judge::{Judge, WORKLOAD};
 use crate::log::Log;
 use crate::process::EPOCH;
+use crate::programs::Programs;
 use crate::servers::api::ApiServer;
-use crate::world::{GRACE, NAMESPACE};
+use crate::world::{APPS, GRACE, NAMESPACE, PODS, create_pod};
 
 /// A CronJob that starts something in each minute, where the workload runs.
 pub const CRON_JOB: &str = "report";
@@ -77,6 +78,53 @@ pub async fn run_cron_job(api: Arc<ApiServer>, mut prng: Prng, judge: Arc<Mutex<
             cron_job["status"]["lastScheduleTime"] = json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         });
         judge.lock().unwrap().start_tick(cluster, due);
+    }
+}
+
+/// The kubelets, and the controller of the pods of elections: a pod that is deleted, and whose object stays, ends some time later, or much
+/// later, unless its node is lost. A pod that is gone is made anew by the same name.
+pub async fn run_kubelets(api: Arc<ApiServer>, programs: Arc<Programs>, mut prng: Prng, log: Log) {
+    let (newest, mut seen) = (api.newest(), 0);
+    let (mut ends, mut missing) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let version = *newest.borrow();
+        if version == seen && ends.is_empty() && missing.is_empty() {
+            continue;
+        }
+        seen = version;
+        let now = log.now();
+        let mut draw = |below: &[usize]| {
+            let below = below[prng.below(below.len())];
+            now + u64::try_from(prng.below(below)).unwrap_or(0)
+        };
+        for name in APPS.iter().flat_map(|app| (0..PODS).map(move |pod| format!("{app}-{pod}"))) {
+            let Some(pod) = api.get("pods", NAMESPACE, &name) else {
+                ends.remove(&name);
+                if *missing.entry(name.clone()).or_insert_with(|| draw(&[2_000]) + 1_000) <= now {
+                    missing.remove(&name);
+                    create_pod(&api, &name);
+                    programs.start(&name);
+                }
+                continue;
+            };
+            missing.remove(&name);
+            let deleted = pod["metadata"]["deletionTimestamp"].is_string() && pod["metadata"]["finalizers"].is_array();
+            if !deleted || pod["status"]["phase"] == "Failed" {
+                ends.remove(&name);
+                continue;
+            }
+            let due = *ends.entry(name.clone()).or_insert_with(|| draw(&[300, 3_000, 30_000]));
+            let node = api.get("nodes", "", pod["spec"]["nodeName"].as_str().unwrap_or_default());
+            if due <= now && node.is_none_or(|node| node["spec"]["taints"].is_null()) {
+                programs.kill(&name);
+                api.edit("pods", NAMESPACE, &name, |pod| {
+                    pod["status"]["phase"] = json!("Failed");
+                    pod["status"]["containerStatuses"] =
+                        json!([{"name": "main", "state": {"terminated": {"exitCode": 0}}}]);
+                });
+            }
+        }
     }
 }
 

@@ -101,6 +101,8 @@ pub enum What {
     Forged,
     /// A controller takes the marks off the pods of an app again and again.
     Undone,
+    /// From now on, former leaders are deleted, first or afterwards.
+    Former,
     /// A third cluster was installed with copied values: its session has the cluster's name. It is the younger one, or the cluster's own
     /// session ends just then, and it is the older one.
     Namesake,
@@ -255,6 +257,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(unwritable(prng, until));
             faults.extend(edited_while_cut(prng, until));
             faults.extend(namesakes(prng, until));
+            faults.extend(former(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -378,6 +381,20 @@ fn namesakes(prng: &mut Prng, until: u64) -> Vec<Fault> {
     })
 }
 
+/// Beside all others, in some of the seeds: an election that deletes former leaders (E1, E2).
+fn former(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = usize::from(prng.percent(40));
+    scattered(prng, times, until / 2, &[1_000], |prng, at, lasts| Fault {
+        at,
+        lasts,
+        what: What::Former,
+        cluster: prng.below(CLUSTERS.len()),
+        replica: 0,
+        pod: format!("{}-0", APPS[0]),
+        number: prng.below(1_000),
+    })
+}
+
 /// Beside all others, in some of the seeds: a person writes to the key of a lock, of pods or of workloads, while a cluster is cut off (C16).
 fn edited_while_cut(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(30) { 1 + prng.below(2) } else { 0 };
@@ -452,7 +469,9 @@ impl fmt::Display for Fault {
             What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
-            What::Scope | What::Key | What::Rules | What::Unavailable | What::Namesake => write!(f, "in {cluster}"),
+            What::Scope | What::Key | What::Rules | What::Unavailable | What::Namesake | What::Former => {
+                write!(f, "in {cluster}")
+            }
             What::Paused | What::Withdrawn | What::Routing | What::SliceByHand | What::Switchover => {
                 write!(f, "of {cluster}/{}", self.app())
             }
@@ -493,7 +512,9 @@ impl Fault {
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
             What::Silence => self.silence(world, self.watches()),
-            What::Scope | What::Key | What::Rules | What::Paused | What::Routing => self.respecify(world, true),
+            What::Scope | What::Key | What::Rules | What::Paused | What::Routing | What::Former => {
+                self.respecify(world, true);
+            }
             What::SliceByHand => self.spoil_slices(world),
             What::Withdrawn => self.withdraw(world),
             What::Unavailable => world.clusters[cluster].set_available(false),
@@ -533,6 +554,7 @@ impl Fault {
             | What::LeaseByHand
             | What::SliceByHand
             | What::Withdrawn
+            | What::Former
             | What::Switchover => {}
             What::Followed => self.leave_lock(world),
             What::Denied | What::Behind | What::Forged | What::Undone => apply(self, world, false),
@@ -731,6 +753,7 @@ impl Fault {
             }
             What::Key if begins || number.is_multiple_of(2) => users.change("web", |spec| spec.renamed = !spec.renamed),
             What::Rules => users.change("web", |spec| spec.rules = if begins { 1 + number % 3 } else { 0 }),
+            What::Former => users.change("web", |spec| spec.former = 1 + number % 2),
             What::Paused => users.change(self.app(), |spec| spec.paused = begins),
             What::Routing => {
                 users.change(self.app(), |spec| spec.routing = if begins { number % 3 } else { number / 3 % 3 });
@@ -781,6 +804,8 @@ impl Fault {
                     pod["status"]["conditions"][0]["status"] = json!("False");
                 });
             }
+            // A pod that has to be seen to its end is ended by its kubelet.
+            What::Deletion if cluster.pod(pod).is_some_and(|pod| pod["metadata"]["finalizers"].is_array()) => {}
             What::Deletion => {
                 cluster.api.remove("pods", NAMESPACE, pod);
                 cluster.create_pod(pod);

@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lictor_core::{Term, invariants};
+use lictor_core::{LEADER_FINALIZER, Term, invariants};
 use serde_json::Value;
 
 use self::held::Held;
@@ -81,6 +81,8 @@ pub struct Judge {
     /// By cluster and pod: how often a leadership of it may have ended because its program was gone, which is once for each end of the
     /// program, and once for each leadership that began after that; and how often one has.
     programs: BTreeMap<(usize, String), (u64, u64)>,
+    /// E1: the pods that have led, as their finalizer says, and have not ended: by cluster, app and uid.
+    running: BTreeSet<(usize, String, String)>,
     /// The pods whose programs do not run.
     without_program: BTreeSet<(usize, String)>,
     /// The changes of leader for that reason, by the election's uid and the term.
@@ -181,6 +183,7 @@ impl Judge {
             told: BTreeSet::new(),
             judged_until: 0,
             programs: BTreeMap::new(),
+            running: BTreeSet::new(),
             without_program: BTreeSet::new(),
             gone: BTreeSet::new(),
             flickers: BTreeMap::new(),
@@ -358,6 +361,12 @@ impl Judge {
                 self.by_hand.insert((uid.clone(), key));
             }
         }
+        let execution = (cluster, app.clone(), uid.clone());
+        if change.after.as_deref().is_some_and(executes) {
+            self.running.insert(execution);
+        } else {
+            self.running.remove(&execution);
+        }
         let leads = labels.iter().any(|key| !self.by_hand.contains(&(uid.clone(), key)));
         let term = text(&object["metadata"]["annotations"]["lictor.dev/term"]).parse().map(Term).unwrap_or_default();
         let key = (cluster, name.clone());
@@ -376,6 +385,11 @@ impl Judge {
         }
         if !self.has_one(&app, cluster) {
             return self.fail(format!("two leaders of {app} in one cluster"));
+        }
+        let running: Vec<&String> =
+            self.running.iter().filter(|(of, one, _)| *of == cluster && *one == app).map(|(_, _, uid)| uid).collect();
+        if turns && running.contains(&&uid) && running.len() > 1 && !self.forgotten[cluster] {
+            return self.fail(format!("{uid} leads, and a former leader runs on: {running:?}"));
         }
         if turns && self.without_program.contains(&(cluster, name.clone())) {
             // A switchover by force does not ask whether it runs.
@@ -643,6 +657,12 @@ impl Judge {
             self.fail(format!("{uid} leads {} in term {term}, and before it was {before:?}", group.app));
         }
     }
+}
+
+/// E1: whether a pod has led, as its finalizer says, and has not ended.
+fn executes(pod: &Value) -> bool {
+    let finalizers = pod["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| *one == LEADER_FINALIZER)) && pod["status"]["phase"] != "Failed"
 }
 
 /// The keys of the leaders' labels that a pod shows.

@@ -34,7 +34,12 @@ pub struct Spec {
     pub routing: usize,
     /// The pods elect their leader themselves, by a Lease: see [`followed_lease`].
     pub followed: bool,
+    /// What becomes of the former leader: see [`FORMER`].
+    pub former: usize,
 }
+
+/// What may become of a former leader.
+pub const FORMER: [&str; 3] = ["Keep", "Delete", "DeleteFirst"];
 
 /// The Services of an app, of which its election names one, or none.
 pub fn services(app: &str) -> [String; 2] {
@@ -82,6 +87,10 @@ impl Spec {
             spec["preemption"] = json!(["Never", "HigherPriority"][preemption]);
             spec["eligibility"] = json!({"minReadySeconds": self.rules});
             spec["handover"] = json!({"failoverDelaySeconds": self.rules});
+        }
+        if self.former > 0 {
+            spec["handover"]["formerLeader"] = json!(FORMER[self.former]);
+            spec["handover"]["respectDisruptionBudgets"] = json!(self.rules % 2 == 0);
         }
         spec
     }
@@ -132,12 +141,12 @@ impl Users {
         self.api.delete("leaderelections", NAMESPACE, app);
     }
 
-    /// Nothing is paused, nothing stays deleted, and operators elect.
+    /// Nothing is paused, nothing stays deleted, operators elect, and former leaders run on.
     pub fn settle(&self) {
         for app in [WORKLOAD].into_iter().chain(APPS) {
-            let Spec { paused, followed, .. } = self.spec(app);
-            if paused || followed {
-                self.change(app, |spec| (spec.paused, spec.followed) = (false, false));
+            let Spec { paused, followed, former, .. } = self.spec(app);
+            if paused || followed || former > 0 {
+                self.change(app, |spec| (spec.paused, spec.followed, spec.former) = (false, false, 0));
             }
         }
         self.wanted.lock().unwrap().values_mut().for_each(|wanted| wanted.absent_until = 0);

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment};
+use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment, run_kubelets};
 use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
@@ -145,7 +145,9 @@ impl World {
             tokio::spawn(collect_garbage(api.clone(), prng(2), log.clone()));
             let mill = Mill::new(api.clone(), seed.wrapping_add(2 * u64::try_from(number).unwrap_or(0)));
             tokio::spawn(mill.clone().run(prng(3), judge.clone()));
-            clusters.push(Cluster { api, programs: Arc::default(), users, mill, replicas, undoing: Mutex::default() });
+            let programs = Arc::<Programs>::default();
+            tokio::spawn(run_kubelets(api.clone(), programs.clone(), prng(4), log.clone()));
+            clusters.push(Cluster { api, programs, users, mill, replicas, undoing: Mutex::default() });
         }
         tokio::spawn(watch_over(judge.clone(), consul.clone()));
         Self { log, judge, consul, clusters, differs, begun: Instant::now() }
@@ -360,7 +362,7 @@ fn furnish(api: &ApiServer, cluster: &str, layout: &str) {
 }
 
 /// A pod that is ready.
-fn create_pod(api: &ApiServer, name: &str) {
+pub fn create_pod(api: &ApiServer, name: &str) {
     let app = name.split('-').next().unwrap_or_default();
     let node = usize::from(name.ends_with('1')) % NODES;
     api.edit("pods", NAMESPACE, name, |pod| {

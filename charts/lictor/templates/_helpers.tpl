@@ -184,6 +184,16 @@ template` does not name it by itself. Argo CD does name it, and skips hooks by t
   verbs: [get, list, watch, patch]
 {{- end -}}
 
+{{/* The rights to delete former leaders: docs/former-leader.md. */}}
+{{- define "lictor.fencingRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end -}}
+
 {{/* The rights on Services and their slices: docs/routing.md. OpenShift asks for the last one where addresses of pods are written. */}}
 {{- define "lictor.routingRules" -}}
 - apiGroups: [""]

@@ -64,6 +64,8 @@ macro_rules! follower_labels {
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
     validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
         .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !has(self.handover) || !has(self.handover.formerLeader) || self.handover.formerLeader == 'Keep'")
+        .message("spec.handover.formerLeader is about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave it out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
@@ -279,6 +281,17 @@ pub struct Eligibility {
     pub available_deployment_name: Option<String>,
 }
 
+impl Default for Handover {
+    fn default() -> Self {
+        Self {
+            order: HandoverOrder::default(),
+            former_leader: FormerLeader::default(),
+            respect_disruption_budgets: yes(),
+            failover_delay_seconds: 0,
+        }
+    }
+}
+
 impl Default for Eligibility {
     fn default() -> Self {
         Self {
@@ -368,8 +381,12 @@ pub enum WhenLabelInUse {
 }
 
 /// How lictor hands the leadership from one pod to the next.
-#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.formerLeader) || self.formerLeader != 'DeleteFirst' || !has(self.order) || self.order != 'PromoteFirst'")
+        .message("spec.handover.formerLeader: DeleteFirst ends the former leader before the next one leads, and order: PromoteFirst promotes the next one first: leave one of the two out")
+)]
 pub struct Handover {
     /// Which of the two label writes comes first. DemoteFirst (default): the old leader loses its label before the next
     /// one gets it, so there are never two leader labels. PromoteFirst: the next leader gets the label before the old
@@ -378,12 +395,38 @@ pub struct Handover {
     #[serde(default)]
     pub order: HandoverOrder,
 
+    /// What lictor does with the pod of the former leader. Keep (default): the pod runs on as a follower. Delete: when
+    /// the next leader is elected, lictor deletes the pod, so that its open connections end and its program starts
+    /// clean. DeleteFirst: lictor deletes the pod, and elects no other one before all of its containers are known to
+    /// have ended. At most one pod of the group then executes as the leader, but a handover takes as long as the pod
+    /// takes to end, and a node that does not answer holds it up until somebody says that the node is off. Delete and
+    /// DeleteFirst need the chart's value fencing.enabled.
+    #[serde(default)]
+    pub former_leader: FormerLeader,
+
+    /// Whether lictor evicts the former leader, which a PodDisruptionBudget can refuse, instead of deleting it. Default:
+    /// true.
+    #[serde(default = "yes")]
+    pub respect_disruption_budgets: bool,
+
     /// How long lictor waits for a leader that is not ready, or whose node is not ready, to recover before it elects
     /// another pod, in seconds, 0 to 3600. lictor replaces a leader that is deleted, is evicted or has finished at
     /// once. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     pub failover_delay_seconds: u32,
+}
+
+/// What lictor does with the pod of the former leader.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum FormerLeader {
+    /// The pod runs on as a follower.
+    #[default]
+    Keep,
+    /// lictor deletes the pod when the next leader is elected.
+    Delete,
+    /// lictor deletes the pod, and elects no other one before it is known to have ended.
+    DeleteFirst,
 }
 
 /// Which of the two label writes of a handover comes first.

@@ -31,7 +31,7 @@ pub use consul::{
 };
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
-    CandidateCount, ConsulService, Eligibility, FirstTerm, Handover, HandoverOrder, HistoryEntry, Leader,
+    CandidateCount, ConsulService, Eligibility, FirstTerm, FormerLeader, Handover, HandoverOrder, HistoryEntry, Leader,
     LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
     PodSelectorRequirement, Preemption, Preference, WhenLabelInUse, WhenStoreIsLost,
 };

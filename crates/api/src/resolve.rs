@@ -49,6 +49,8 @@ pub struct Resolved {
     pub rules: lictor_core::Rules,
     /// Which label write of a handover comes first.
     pub order: lictor_core::HandoverOrder,
+    /// What becomes of the pod that led before.
+    pub former_leader: lictor_core::FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
     /// How lictor probes the leader.
@@ -70,6 +72,7 @@ impl Resolved {
             scope: &self.scope,
             rules: &self.rules,
             order: self.order,
+            former_leader: self.former_leader,
             failover_delay: self.failover_delay,
             when_lost: self.when_lost,
             ttl: self.shared.as_ref().map(|shared| shared.ttl()).unwrap_or_default(),
@@ -170,28 +173,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         paused,
     } = &election.spec;
     let shared = class.shared.as_ref().map(Result::as_ref).transpose().map_err(Clone::clone)?;
-    if consul_service.is_some() && shared.and_then(SharedClass::consul).is_none() {
-        return Err(Refusal {
-            reason: "NotInConsul",
-            message: format!(
-                "spec.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in {}: leave \
-                 spec.consulService out, or name another class in spec.className",
-                class.name,
-                kind(shared)
-            ),
-        });
-    }
-    if selector.is_none() && shared.is_none() {
-        return Err(Refusal {
-            reason: "NoCandidates",
-            message: format!(
-                "without spec.selector this cluster itself is the only candidate, and the class {:?} keeps its locks \
-                 in Leases, which no other cluster sees: write a selector, or name a class with spec.consul in \
-                 spec.className",
-                class.name
-            ),
-        });
-    }
+    refuse_unserved(&election.spec, class, shared)?;
     let markings = markings(&election.spec);
     refuse_reserved(&markings.leader, "leader")?;
     refuse_reserved(&markings.follower, "follower")?;
@@ -232,6 +214,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             api::HandoverOrder::DemoteFirst => lictor_core::HandoverOrder::DemoteFirst,
             api::HandoverOrder::PromoteFirst => lictor_core::HandoverOrder::PromoteFirst,
         },
+        former_leader: resolve_former_leader(handover),
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: Probe::resolve(probe.as_ref(), held),
         when_lost: match when_store_is_lost {
@@ -242,6 +225,45 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         first_term: resolve_first_term(*first_term, election),
         paused: *paused,
     })
+}
+
+/// Refuses what a class can't do with the place where it keeps its locks.
+fn refuse_unserved(spec: &api::LeaderElectionSpec, class: &Class, shared: Option<&SharedClass>) -> Result<(), Refusal> {
+    if spec.consul_service.is_some() && shared.and_then(SharedClass::consul).is_none() {
+        return Err(Refusal {
+            reason: "NotInConsul",
+            message: format!(
+                "spec.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in {}: leave \
+                 spec.consulService out, or name another class in spec.className",
+                class.name,
+                kind(shared)
+            ),
+        });
+    }
+    if spec.handover.former_leader == api::FormerLeader::DeleteFirst && shared.is_some() {
+        return Err(Refusal {
+            reason: "EndUnknown",
+            message: format!(
+                "spec.handover.formerLeader: DeleteFirst works within one cluster, because another cluster that takes \
+                 the lock can't know whether a pod of this one has ended, and the class {:?} keeps its locks in {}: \
+                 write Delete or Keep, or name a class that keeps its locks in Leases in spec.className",
+                class.name,
+                kind(shared)
+            ),
+        });
+    }
+    if spec.selector.is_none() && shared.is_none() {
+        return Err(Refusal {
+            reason: "NoCandidates",
+            message: format!(
+                "without spec.selector this cluster itself is the only candidate, and the class {:?} keeps its locks \
+                 in Leases, which no other cluster sees: write a selector, or name a class with spec.consul in \
+                 spec.className",
+                class.name
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// The settings of a class. The built-in class belongs to the default controller, so that only one of two installations
@@ -422,6 +444,16 @@ pub fn markings(spec: &api::LeaderElectionSpec) -> lictor_core::Markings {
         leader: resolve_marking(spec.leader.as_ref(), "leader"),
         follower: resolve_marking(spec.follower.as_ref(), "follower"),
         replaces: spec.when_label_in_use == api::WhenLabelInUse::Replace,
+        holds: spec.handover.former_leader == api::FormerLeader::DeleteFirst,
+    }
+}
+
+fn resolve_former_leader(handover: &api::Handover) -> lictor_core::FormerLeader {
+    let evicts = handover.respect_disruption_budgets;
+    match handover.former_leader {
+        api::FormerLeader::Keep => lictor_core::FormerLeader::Keep,
+        api::FormerLeader::Delete => lictor_core::FormerLeader::Delete { evicts },
+        api::FormerLeader::DeleteFirst => lictor_core::FormerLeader::DeleteFirst { evicts },
     }
 }
 
@@ -563,6 +595,17 @@ mod tests {
             Ok(("lease".into(), "anything.goes".into()))
         );
         assert_eq!(outcome(json!({"key": "../x"}), &Classes::new()), Err("KeyNotAllowed"));
+    }
+
+    #[test]
+    fn a_former_leader_ends_first_only_where_no_other_cluster_takes_the_lock() {
+        let consul = json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}});
+        let of = |what: &str, class: &serde_json::Value| {
+            let spec = json!({"handover": {"formerLeader": what}});
+            outcome(spec, &classes(&[("a", true, class.clone())])).map(|_| ())
+        };
+        assert_eq!(of("DeleteFirst", &json!({"lease": {}})), Ok(()));
+        assert_eq!((of("DeleteFirst", &consul), of("Delete", &consul)), (Err("EndUnknown"), Ok(())));
     }
 
     #[test]

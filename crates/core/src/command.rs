@@ -259,6 +259,12 @@ pub enum PodChange {
     Demote,
     /// All of lictor's marks are taken off the pod.
     Remove,
+    /// The leader's finalizer is taken off the pod, whose end is known.
+    Release,
+    /// The pod, which led before, is deleted. Nothing is patched.
+    Delete,
+    /// The same, unless a `PodDisruptionBudget` speaks against it.
+    Evict,
 }
 
 /// The outcome of a command.
@@ -442,6 +448,22 @@ pub enum Announcement {
     },
     /// Another holder has the lock.
     LedElsewhere(Rival),
+    /// E2: a pod that led before is deleted.
+    FormerLeaderDeleted {
+        /// The pod.
+        pod: String,
+        /// The uid of the pod.
+        uid: Uid,
+    },
+    /// E2: a pod that led before can't be deleted. The operator tries again.
+    FormerLeaderStays {
+        /// The pod.
+        pod: String,
+        /// The uid of the pod.
+        uid: Uid,
+        /// The API server's answer.
+        why: String,
+    },
     /// W12: the leading cluster wanted to hand over the lock, and continues to lead, because so many pods or Jobs of these workloads had
     /// not ended.
     NotHandedOver {

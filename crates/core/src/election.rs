@@ -9,6 +9,7 @@ mod electing;
 mod existence;
 mod fitness;
 mod forecast;
+mod former;
 mod giving;
 mod handing_over;
 mod holder;

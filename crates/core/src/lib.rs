@@ -76,7 +76,7 @@ pub use key_lock::{KeyCommand, KeyLock, SeenKey};
 pub use lock_validity::LockValidity;
 pub use locks::Locks;
 pub use marking::{
-    DELETION_COST_ANNOTATION, ELECTION_ANNOTATION, Marking, Markings, PodPatch, TERM_ANNOTATION,
+    DELETION_COST_ANNOTATION, ELECTION_ANNOTATION, LEADER_FINALIZER, Marking, Markings, PodPatch, TERM_ANNOTATION,
     WRITTEN_COST_ANNOTATION,
 };
 pub use members::{Concern, Members, Membership, PodCache};
@@ -102,7 +102,7 @@ pub use slice::{Endpoint, Family, Routing, Service, ServicePort, Slice, SliceCon
 pub use small_set::{Names, SmallSet, give_back};
 pub use templates::TEMPLATE_LABELS;
 pub use time::{Instant, Timestamp};
-pub use view::{Desired, HandoverOrder, Known, Situation, Spec, WhenLost};
+pub use view::{Desired, FormerLeader, HandoverOrder, Known, Situation, Spec, WhenLost};
 pub use watchdog::{Watchdog, WatchdogCommand};
 pub use workload::{
     Claim as WorkloadClaim, DrainObligation, ENABLED_ANNOTATION, JobPlan, KEPT_ANNOTATION, Setting,

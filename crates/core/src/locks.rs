@@ -122,6 +122,7 @@ mod tests {
 
     fn stored(election: &str, version: u64) -> Arc<Stored> {
         let record = Record {
+            leaving: Vec::new(),
             term: Term(1),
             term_by_version: false,
             holder: Some(Holder { pod: None, uid: Uid(format!("of {election}")), node: None, ip: None }),

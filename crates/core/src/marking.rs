@@ -14,6 +14,9 @@ pub const TERM_ANNOTATION: &str = "lictor.dev/term";
 /// The annotation, on every pod that lictor has labelled, with the election's name, by which the labels are found again and taken off.
 pub const ELECTION_ANNOTATION: &str = "lictor.dev/election";
 
+/// The finalizer, on a leader whose end must be known before another pod leads (E1), so that its object stays until lictor has seen the end.
+pub const LEADER_FINALIZER: &str = "lictor.dev/leader";
+
 /// Kubernetes' own annotation. When a ReplicaSet gets fewer replicas, it first deletes the pods with the lowest value. Without it: 0.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -29,12 +32,18 @@ pub(crate) struct Before {
     cost: DeletionCost,
     labels: Pairs,
     annotations: Pairs,
+    finalizers: Box<[String]>,
 }
 
 impl Before {
     /// The state of a pod as it was seen.
     pub(crate) fn of(pod: &Pod) -> Self {
-        Self { cost: DeletionCost::of(pod), labels: pod.labels.clone(), annotations: pod.annotations.clone() }
+        Self {
+            cost: DeletionCost::of(pod),
+            labels: pod.labels.clone(),
+            annotations: pod.annotations.clone(),
+            finalizers: pod.finalizers.clone(),
+        }
     }
 }
 
@@ -94,6 +103,9 @@ pub struct Markings {
     /// Whether lictor replaces the values of other owners, and restores them afterwards (O1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
+    /// Whether the leader has a finalizer, which stays until its end is known (E1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holds: bool,
 }
 
 /// Labels and annotations to set and to take off.
@@ -103,6 +115,8 @@ pub struct PodPatch {
     pub labels: Changes,
     /// The annotations.
     pub annotations: Changes,
+    /// All finalizers of the pod from then on, or `None` if they stay.
+    pub finalizers: Option<Vec<String>>,
 }
 
 impl Markings {
@@ -119,6 +133,7 @@ impl Markings {
     pub fn is_leader(&self, pod: &Pod, term: Term) -> bool {
         self.leader.is_on(pod)
             && term_of(pod) == Some(term)
+            && self.holds == is_held(&pod.finalizers)
             && superfluous(&self.follower, &self.leader).all(|key| key.is_off(pod))
     }
 
@@ -128,12 +143,14 @@ impl Markings {
             && !self.shows_leader(pod)
             && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
             && !DeletionCost::of(pod).written
+            && (self.holds || !is_held(&pod.finalizers))
     }
 
     /// Marks a pod as the leader. `former` are the markings of earlier specs, whose leftovers the patch removes. `before` is the pod's
     /// state at the version for which the patch is written.
     pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
         let mut patch = self.patch((&self.leader, &self.follower), election, term, former, before);
+        patch.finalizers = with_finalizer(&before.finalizers, self.holds);
         let kept = before.cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
         if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
             for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
@@ -145,7 +162,10 @@ impl Markings {
 
     /// Marks a pod as a follower. The term changes the pod's version even if everything else is there already.
     pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
-        self.patch((&self.follower, &self.leader), election, term, former, before)
+        let mut patch = self.patch((&self.follower, &self.leader), election, term, former, before);
+        // E1: the finalizer stays until the end of a former leader is known.
+        patch.finalizers = (!self.holds).then(|| with_finalizer(&before.finalizers, false)).flatten();
+        patch
     }
 
     /// Takes off what these markings may have written on a pod, and no key that has another value.
@@ -166,6 +186,7 @@ impl Markings {
             }
         }
         DeletionCost::of(pod).take_off(&mut patch);
+        patch.finalizers = with_finalizer(&pod.finalizers, false);
         if pod.annotations.contains_key(REPLACED_ANNOTATION) {
             let Replaced { labels, annotations } = Replaced::on(pod);
             let restore =
@@ -297,13 +318,22 @@ impl Markings {
 impl PodPatch {
     /// Whether the patch would change nothing.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.annotations.is_empty()
+        self.labels.is_empty() && self.annotations.is_empty() && self.finalizers.is_none()
+    }
+
+    /// Takes the leader's finalizer off a pod, if it has it.
+    pub(super) fn release(pod: &Pod) -> Option<Self> {
+        let finalizers = with_finalizer(&pod.finalizers, false)?;
+        Some(Self { finalizers: Some(finalizers), ..Self::default() })
     }
 
     /// Changes a pod.
     pub fn apply(&self, to: &mut Pod) {
         self.labels.apply(&mut to.labels);
         self.annotations.apply(&mut to.annotations);
+        if let Some(finalizers) = &self.finalizers {
+            to.finalizers = finalizers.clone().into();
+        }
     }
 
     /// Notes the election that writes, and its term.
@@ -330,8 +360,27 @@ impl PodPatch {
         };
         lacking(&pod.labels, &self.labels, "label")
             .or_else(|| lacking(&pod.annotations, &self.annotations, "annotation"))
+            .or_else(|| {
+                let kept = self.finalizers.as_ref().is_none_or(|wanted| is_held(wanted) == is_held(&pod.finalizers));
+                (!kept)
+                    .then(|| format!("the finalizer {LEADER_FINALIZER} of pod {} is not as it was written", pod.name))
+            })
             .map(|what| format!("{what}: look for an admission policy or a webhook that changes it"))
     }
+}
+
+/// Whether the leader's finalizer is among these.
+pub(super) fn is_held(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|finalizer| finalizer == LEADER_FINALIZER)
+}
+
+/// The finalizers of a pod with the leader's, or without it, or `None` if they are as they should be.
+fn with_finalizer(present: &[String], held: bool) -> Option<Vec<String>> {
+    if is_held(present) == held {
+        return None;
+    }
+    let others = present.iter().filter(|finalizer| *finalizer != LEADER_FINALIZER).cloned();
+    Some(others.chain(held.then(|| LEADER_FINALIZER.to_owned())).collect())
 }
 
 /// The term that a pod was written under.
@@ -365,7 +414,7 @@ mod tests {
 
     fn markings(leader: &[(&str, &str)], follower: &[(&str, &str)]) -> Markings {
         let marking = |pairs: &[(&str, &str)]| Marking { labels: map(pairs), annotations: Pairs::default() };
-        Markings { leader: marking(leader), follower: marking(follower), replaces: false }
+        Markings { holds: false, leader: marking(leader), follower: marking(follower), replaces: false }
     }
 
     fn map(pairs: &[(&str, &str)]) -> Pairs {
@@ -444,6 +493,7 @@ mod tests {
     #[test]
     fn a_leftover_is_what_the_present_markings_do_not_write_themselves() {
         let earlier = Markings {
+            holds: false,
             leader: Marking { labels: map(&[("role", "leader")]), annotations: map(&[("a", "1")]) },
             follower: Marking { labels: map(&[("role", "follower")]), annotations: map(&[("b", "1")]) },
             replaces: false,

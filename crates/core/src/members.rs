@@ -228,6 +228,7 @@ mod tests {
     fn record(holder: &str, app: &str, former: &[&str]) -> Record {
         let scope = |app: &str| Scope { selector: selector(app), ..Scope::default() };
         Record {
+            leaving: Vec::new(),
             term: Term(1),
             term_by_version: false,
             holder: Some(Holder { pod: Some("p".into()), uid: Uid(holder.into()), node: None, ip: None }),

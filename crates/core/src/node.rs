@@ -14,4 +14,6 @@ pub struct Node {
     pub lost: bool,
     /// Whether the node is cordoned, or tainted because it is about to be removed, so its pods are not newly elected, and leaders leave it.
     pub cordoned: bool,
+    /// Whether the node has the taint by which a person, or a program, says that it is shut down, so that nothing runs there any more.
+    pub out_of_service: bool,
 }

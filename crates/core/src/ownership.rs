@@ -362,7 +362,7 @@ mod tests {
     fn markings() -> Markings {
         let marking =
             |role: &str| Marking { labels: [("role", role)].into_iter().collect(), annotations: Pairs::default() };
-        Markings { leader: marking("leader"), follower: marking("follower"), replaces: false }
+        Markings { holds: false, leader: marking("leader"), follower: marking("follower"), replaces: false }
     }
 
     fn pod(role: Option<&str>, marked: Option<&str>, control: Control) -> Pod {

@@ -22,6 +22,8 @@ pub struct Pod {
     pub labels: Pairs,
     /// The annotations, except those that are too long to be of use here.
     pub annotations: Pairs,
+    /// The finalizers, which keep the pod's object in the API server.
+    pub finalizers: Box<[String]>,
     /// The owner that created the pod from one of its templates: all pods of a Deployment have the same one.
     pub owner: Option<String>,
     /// Whether a controller counts the pod among its own.
@@ -48,6 +50,9 @@ pub struct Pod {
     pub deleting: bool,
     /// Whether all containers of the pod have ended and will not be started again. An evicted pod is finished, too.
     pub finished: bool,
+    /// Whether no container of the pod runs any more, and none will: its kubelet has reported so, or Kubernetes has removed the pod's node.
+    /// A pod that is only marked as failed may still run, on a node that is silent.
+    pub ended: bool,
     /// Whether the pod is about to be deleted by an eviction, a preemption or a taint.
     pub disrupted: bool,
 }

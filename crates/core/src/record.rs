@@ -32,6 +32,9 @@ pub struct Record {
     pub generation: i64,
     /// The scope of the spec that this record was written for.
     pub scope: Scope,
+    /// E1, E2: former leaders that are to be deleted, or whose end is not known yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<Holder>,
     /// The scopes of earlier records that are not cleaned up yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Scope>,
@@ -306,6 +309,7 @@ mod tests {
             election: Uid::default(),
             election_name: String::new(),
             generation: 1,
+            leaving: Vec::new(),
             scope,
             former,
             drain_obligation: None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::switchover::Switchovers;
 use crate::{
-    Following, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, PlacedBid, Pod, ProbeFailure, Record,
-    Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Workload,
+    Following, Holder, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, PlacedBid, Pod, ProbeFailure,
+    Record, Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Workload,
 };
 
 /// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
@@ -22,6 +22,8 @@ pub struct Spec<'a> {
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
+    /// What becomes of the pod that led before.
+    pub former_leader: FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
     /// How the operator treats the leader when its lock can't be confirmed.
@@ -168,6 +170,8 @@ pub(crate) struct View<'a> {
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
+    /// What becomes of the pod that led before.
+    pub former_leader: FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
     /// Locks that this election holds under other keys than its present one.
@@ -257,6 +261,7 @@ impl<'a> View<'a> {
             scope: spec.map_or(scope, |spec| spec.scope),
             rules: spec.map_or(rules, |spec| spec.rules),
             order: spec.map_or(HandoverOrder::DemoteFirst, |spec| spec.order),
+            former_leader: spec.map(|spec| spec.former_leader).unwrap_or_default(),
             failover_delay: spec.map(|spec| spec.failover_delay).unwrap_or_default(),
             strays,
             bids: known.locks.bids(known.key),
@@ -300,6 +305,31 @@ pub enum HandoverOrder {
     PromoteFirst,
 }
 
+/// What becomes of the pod that led before, when another pod is to lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FormerLeader {
+    /// The pod runs on as a follower.
+    #[default]
+    Keep,
+    /// The pod is deleted when the next one leads.
+    Delete {
+        /// Whether the deletion is an eviction, which `PodDisruptionBudgets` may refuse.
+        evicts: bool,
+    },
+    /// E1: the pod is deleted, and no other one leads before its end is known.
+    DeleteFirst {
+        /// Whether the deletion is an eviction, which `PodDisruptionBudgets` may refuse.
+        evicts: bool,
+    },
+}
+
+impl FormerLeader {
+    /// Whether the end of the former leader comes before the next leader.
+    pub fn comes_first(self) -> bool {
+        matches!(self, Self::DeleteFirst { .. })
+    }
+}
+
 /// The situation of an election, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Situation {
@@ -315,6 +345,8 @@ pub enum Situation {
     Recovering(NotEligible, Instant),
     /// No candidate is eligible.
     Vacant,
+    /// E1: a candidate is to lead, and the end of this former leader is not known yet.
+    AwaitingEnd(Holder),
     /// Another lock of that name exists, which the operator must not touch; the text describes it.
     Foreign(String),
     /// Another holder has the lock: another cluster, or a program other than lictor.

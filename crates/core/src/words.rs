@@ -50,6 +50,9 @@ impl Display for WritePod {
             PodChange::Promote => "promote",
             PodChange::Demote => "demote",
             PodChange::Remove => "unmark",
+            PodChange::Release => "release",
+            PodChange::Delete => "delete",
+            PodChange::Evict => "evict",
         };
         write!(f, "{verb} {} at {}:", self.uid, self.version)?;
         for (key, value) in self.patch.labels.iter() {
@@ -108,6 +111,8 @@ impl Display for Announcement {
             Self::LedElsewhere(rival) => write!(f, "led elsewhere, {rival}"),
             Self::NotHandedOver { cluster, remains } => write!(f, "not handed over by {cluster}: {remains:?} run"),
             Self::Workload(id, change) => write!(f, "{id} {change:?}"),
+            Self::FormerLeaderDeleted { uid, .. } => write!(f, "former leader {uid} is deleted"),
+            Self::FormerLeaderStays { uid, why, .. } => write!(f, "former leader {uid} can't be deleted: {why}"),
             Self::LockChanged { what } => write!(f, "lock changed: {what}"),
         }
     }
@@ -259,6 +264,7 @@ mod tests {
 
     fn record() -> Record {
         Record {
+            leaving: Vec::new(),
             term: Term(7),
             term_by_version: false,
             holder: Some(holder()),
@@ -343,6 +349,7 @@ mod tests {
         let key = Key::lease("n", "k");
         let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };
         let written = |term: Option<&str>| PodPatch {
+            finalizers: None,
             labels: [("cold", None), ("role", Some("leader"))].into_iter().collect(),
             annotations: [(TERM_ANNOTATION, term)].into_iter().collect(),
         };

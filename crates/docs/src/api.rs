@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 21] = [
+pub const NAMES: [[&str; 4]; 22] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",
@@ -31,6 +31,12 @@ pub const NAMES: [[&str; 4]; 21] = [
         "annotation of a pod",
         "lictor",
         "on the leader's pod the `controller.kubernetes.io/pod-deletion-cost` that lictor wrote beside it. Any other cost is yours",
+    ],
+    [
+        "`lictor.dev/leader`",
+        "finalizer of a pod",
+        "lictor",
+        "the pod has led with `formerLeader: DeleteFirst`, and its end is not known yet",
     ],
     [
         "`lictor.dev/replaced`",

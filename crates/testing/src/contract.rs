@@ -72,6 +72,7 @@ pub fn record(owner: &Owner, term: i64, pod: Option<&str>) -> Record {
         .expect("a scope")
     };
     Record {
+        leaving: Vec::new(),
         term: Term(term),
         term_by_version: false,
         holder: pod.map(|pod| Holder {

@@ -302,6 +302,7 @@ impl Sight {
         let uid = leader.pod_uid.clone().or_else(|| self.election.uid());
         let holder = Holder { pod: leader.pod_name.clone(), uid: Uid(uid?), node: None, ip: None };
         (here && leader.session.is_none()).then(|| Record {
+            leaving: Vec::new(),
             term: Term(status.term.unwrap_or_default()),
             term_by_version: false,
             holder: Some(holder),

@@ -52,6 +52,7 @@ fn election(version: u64) -> (Version, Uid, LeaderElection) {
 
 fn record() -> Record {
     Record {
+        leaving: Vec::new(),
         term: Term(1),
         term_by_version: false,
         holder: None,

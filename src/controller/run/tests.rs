@@ -285,6 +285,7 @@ impl Lab {
             let uid_of_pod = Uid(format!("pod-{app}-0"));
             let holder = Holder { pod: Some(format!("{app}-0")), uid: uid_of_pod, node: None, ip: None };
             let record = Record {
+                leaving: Vec::new(),
                 term: Term(1),
                 term_by_version: false,
                 holder: Some(holder),

@@ -17,7 +17,9 @@ use kube::api::{ListMeta, ListParams, ObjectList, PartialObjectMeta, TypeMeta};
 use kube::client::Body;
 use prost::Message;
 
-use super::slim::{SlimContainer, SlimIp, SlimPod, SlimPort, SlimSpec, SlimStatus};
+use super::slim::{
+    Empty, SlimContainer, SlimContainerStatus, SlimIp, SlimPod, SlimPort, SlimSpec, SlimState, SlimStatus,
+};
 use crate::kubernetes::nodes::SlimCondition;
 
 /// An API server, or a proxy before it, that has no protobuf answers with JSON.
@@ -154,6 +156,8 @@ struct Meta {
     annotations: BTreeMap<String, String>,
     #[prost(message, repeated, tag = "13")]
     owners: Vec<Owner>,
+    #[prost(string, repeated, tag = "14")]
+    finalizers: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -282,9 +286,33 @@ struct Status {
     conditions: Vec<Condition>,
     #[prost(string, tag = "6")]
     pod_ip: String,
+    #[prost(message, repeated, tag = "8")]
+    containers: Vec<ContainerStatus>,
+    #[prost(message, repeated, tag = "10")]
+    init_containers: Vec<ContainerStatus>,
     #[prost(message, repeated, tag = "12")]
     pod_ips: Vec<Ip>,
+    #[prost(message, repeated, tag = "13")]
+    ephemeral_containers: Vec<ContainerStatus>,
 }
+
+#[derive(Clone, PartialEq, Message)]
+struct ContainerStatus {
+    #[prost(message, optional, tag = "2")]
+    state: Option<State>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct State {
+    #[prost(message, optional, tag = "2")]
+    running: Option<Nothing>,
+    #[prost(message, optional, tag = "3")]
+    terminated: Option<Nothing>,
+}
+
+/// A message whose fields do not matter here.
+#[derive(Clone, PartialEq, Message)]
+struct Nothing {}
 
 #[derive(Clone, PartialEq, Message)]
 struct Condition {
@@ -294,6 +322,8 @@ struct Condition {
     status: String,
     #[prost(message, optional, tag = "4")]
     last_transition: Option<Time>,
+    #[prost(string, tag = "5")]
+    reason: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -338,6 +368,7 @@ impl From<Meta> for meta::ObjectMeta {
             labels: Some(of.labels).filter(|labels| !labels.is_empty()),
             annotations: Some(of.annotations).filter(|annotations| !annotations.is_empty()),
             owner_references: Some(of.owners.into_iter().map(owner).collect::<Vec<_>>()).filter(|all| !all.is_empty()),
+            finalizers: Some(of.finalizers).filter(|finalizers| !finalizers.is_empty()),
             ..Self::default()
         }
     }
@@ -394,13 +425,26 @@ impl From<Status> for SlimStatus {
             type_: of.type_,
             status: of.status,
             last_transition_time: of.last_transition.as_ref().and_then(Time::moment),
+            reason: some(of.reason),
         };
+        let statuses = |all: Vec<ContainerStatus>| all.into_iter().map(SlimContainerStatus::from).collect();
         Self {
             phase: some(of.phase),
             pod_ip: some(of.pod_ip),
             pod_ips: of.pod_ips.into_iter().map(|Ip { ip }| SlimIp { ip }).collect(),
             conditions: of.conditions.into_iter().map(condition).collect(),
+            container_statuses: statuses(of.containers),
+            init_container_statuses: statuses(of.init_containers),
+            ephemeral_container_statuses: statuses(of.ephemeral_containers),
         }
+    }
+}
+
+impl From<ContainerStatus> for SlimContainerStatus {
+    fn from(of: ContainerStatus) -> Self {
+        let State { running, terminated } = of.state.unwrap_or_default();
+        let state = SlimState { running: running.map(|_| Empty {}), terminated: terminated.map(|_| Empty {}) };
+        Self { state }
     }
 }
 

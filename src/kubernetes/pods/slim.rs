@@ -67,12 +67,54 @@ pub(super) struct SlimStatus {
     pub(super) pod_ips: Vec<SlimIp>,
     #[serde(default)]
     pub(super) conditions: Vec<SlimCondition>,
+    #[serde(default)]
+    pub(super) container_statuses: Vec<SlimContainerStatus>,
+    #[serde(default)]
+    pub(super) init_container_statuses: Vec<SlimContainerStatus>,
+    #[serde(default)]
+    pub(super) ephemeral_container_statuses: Vec<SlimContainerStatus>,
 }
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct SlimContainerStatus {
+    #[serde(default)]
+    pub(super) state: SlimState,
+}
+
+/// The state of a container: one of them, or that it waits.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct SlimState {
+    pub(super) running: Option<Empty>,
+    pub(super) terminated: Option<Empty>,
+}
+
+/// An object whose fields do not matter here.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Empty {}
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct SlimIp {
     #[serde(default)]
     pub(super) ip: String,
+}
+
+impl SlimStatus {
+    fn has_finished(&self) -> bool {
+        matches!(self.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// E1: whether no container runs any more, and none will. A kubelet reports a terminal phase only after the containers have ended;
+    /// others, such as an eviction by a taint, set the phase alone. Kubernetes' garbage collector says that it has found the node gone.
+    fn has_ended(&self) -> bool {
+        let statuses = [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
+        let mut states = statuses.into_iter().flatten().map(|status| &status.state);
+        let kubelet =
+            states.clone().any(|state| state.terminated.is_some()) && states.all(|state| state.running.is_none());
+        let collected = |of: &SlimCondition| {
+            of.type_ == "DisruptionTarget" && of.status == "True" && of.reason.as_deref() == Some("DeletionByPodGC")
+        };
+        self.has_finished() && (kubelet || self.conditions.iter().any(collected))
+    }
 }
 
 impl SlimSpec {
@@ -168,7 +210,9 @@ impl From<SlimPod> for Pod {
             ready_observed: None,
             ready: ready.is_some(),
             deleting: metadata.deletion_timestamp.is_some(),
-            finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            finished: status.has_finished(),
+            ended: status.has_ended(),
+            finalizers: metadata.finalizers.unwrap_or_default().into(),
             disrupted: holds("DisruptionTarget").is_some(),
             // The first one is that of `podIP`.
             other_ip: status.pod_ips.into_iter().nth(1).map(|other| other.ip).filter(|ip| !ip.is_empty()),
@@ -253,6 +297,28 @@ mod tests {
         );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
         assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["most", "short"]);
+    }
+
+    /// E1.
+    #[test]
+    fn when_a_pod_has_ended() {
+        let ended = |phase: &str, states: &[&str], conditions: serde_json::Value| {
+            let statuses: Vec<_> = states.iter().map(|state| json!({"name": "c", "state": {*state: {}}})).collect();
+            pod(json!({
+                "metadata": {"finalizers": ["lictor.dev/leader"]},
+                "status": {"phase": phase, "containerStatuses": statuses, "conditions": conditions},
+            }))
+            .ended
+        };
+        assert!(
+            ended("Failed", &["terminated"], json!([])) && ended("Succeeded", &["terminated", "waiting"], json!([]))
+        );
+        assert!(!ended("Running", &["terminated"], json!([])), "a container may be started again");
+        assert!(!ended("Failed", &["terminated", "running"], json!([])), "a taint has evicted it from a silent node");
+        assert!(!ended("Failed", &[], json!([])));
+        let disrupted = |reason: &str| json!([{"type": "DisruptionTarget", "status": "True", "reason": reason}]);
+        assert!(ended("Failed", &["running"], disrupted("DeletionByPodGC")));
+        assert!(!ended("Failed", &["running"], disrupted("DeletionByTaintManager")));
     }
 
     #[test]

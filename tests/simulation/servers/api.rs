@@ -204,6 +204,12 @@ impl ApiServer {
             ("POST", None) => state.create(&target, body),
             ("PATCH", Some(_)) => state.patch(&target, &body, request.applies),
             ("PUT", Some(_)) => state.replace(&target, body),
+            // An eviction, which no budget speaks against.
+            ("POST", Some(_)) if target.resource == "pods" => state
+                .delete(&target.key(), |present| {
+                    precondition(&target, present, &body["deleteOptions"]["preconditions"])
+                })
+                .unwrap_or_else(|| target.missing()),
             ("DELETE", Some(_)) => state
                 .delete(&target.key(), |present| precondition(&target, present, &body["preconditions"]))
                 .unwrap_or_else(|| target.missing()),

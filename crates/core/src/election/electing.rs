@@ -49,6 +49,9 @@ impl Electing<'_> {
         let since = replaced.as_ref().filter(|r| r.holder.as_ref().map(|h| &h.uid) == holder.as_ref().map(|h| &h.uid));
         let since = since.map(|record| record.since).or_else(|| self.kept_since(holder.as_ref())).unwrap_or(view.wall);
         let mut record = self.records.make_record(holder.clone(), replaced.as_ref(), since, step);
+        if reason != Reason::Leaving {
+            record.leaving = self.pod_writes.former.of_next(replaced.as_ref(), holder.as_ref(), view);
+        }
         if let Some(mark) = &mut record.switchover {
             mark.remains.clear();
         }
@@ -120,7 +123,9 @@ impl Electing<'_> {
         }
         let own =
             stored.written().filter(|record| record.election == step.id.uid).or(self.records.lock.last()).cloned();
-        match self.fitness.decide(own.as_ref(), &self.pod_writes.troubles, step) {
+        let decision = self.fitness.decide(own.as_ref(), &self.pod_writes.troubles, step);
+        let (decision, awaited) = self.pod_writes.former.first(decision, stored, &self.records.lock, step);
+        match decision {
             Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate, _) => {
                 self.elect(stored, Some(candidate), Reason::LockLost, step);
             }
@@ -130,7 +135,7 @@ impl Electing<'_> {
                 step.wake_at(Timer::Recovery, until);
             }
             Decision::Vacate(_) | Decision::Nobody => {
-                self.report.situation = Situation::Vacant;
+                self.report.situation = awaited.map_or(Situation::Vacant, Situation::AwaitingEnd);
                 self.pod_writes.maintain(stored, None, &self.records.lock, self.records.terms.highest(), step);
                 self.workloads.reconcile(Target::Follow, self.records.circumstances(view), step);
             }

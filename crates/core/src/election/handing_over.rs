@@ -17,7 +17,7 @@ pub(super) struct HandingOver<'e> {
     pub(super) records: &'e mut Records,
     pub(super) report: &'e mut Report,
     pub(super) fitness: &'e mut Fitness,
-    pub(super) pod_writes: &'e PodWrites,
+    pub(super) pod_writes: &'e mut PodWrites,
     pub(super) routes: &'e Routes,
     pub(super) withdrawal: &'e mut Withdrawal,
 }
@@ -99,6 +99,9 @@ impl HandingOver<'_> {
                 self.report.leader = leadership(&record);
                 let previous =
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));
+                if let Some(previous) = previous.as_ref().filter(|previous| record.leaving.contains(previous)) {
+                    self.pod_writes.former.note_demoted(previous.uid.clone());
+                }
                 let leader = record.holder;
                 if leader.is_some() || previous.is_some() {
                     let transition = Transition { term: record.term, leader, previous, reason, took };

@@ -50,6 +50,7 @@ impl Led<'_> {
                 },
             },
         };
+        let (decision, awaited) = self.pod_writes.former.first(decision, stored, &self.records.lock, step);
         if let Some(situation) = decision.situation() {
             self.report.situation = situation;
         }
@@ -112,7 +113,7 @@ impl Led<'_> {
             }
             Decision::Nobody => {
                 self.report.leader = None;
-                self.report.situation = Situation::Vacant;
+                self.report.situation = awaited.map_or(Situation::Vacant, Situation::AwaitingEnd);
                 self.workloads.reconcile(Target::Follow, self.records.circumstances(view), step);
                 self.routes.advance(&Goal::NobodyHere, step);
                 if let (false, Some(record)) = (settled, record) {
@@ -144,8 +145,13 @@ impl Led<'_> {
         let Some(record) = stored.record() else { return };
         // In a shared store, another program may have written the leader's name, which does not show that its handover was completed.
         let completed = leader.is_some() && !(step.view.policy.shared && step.view.noted.is_some());
-        if clean && !record.former.is_empty() && (completed || self.records.lock.is_fenced(stored.version())) {
-            let tidied = Record { former: Vec::new(), generation: step.view.generation, ..record.clone() };
+        let done = !record.leaving.is_empty() && self.pod_writes.former.are_done(record, step.view);
+        let tidy = !record.former.is_empty() && (completed || self.records.lock.is_fenced(stored.version()));
+        if clean && (done || tidy) {
+            let leaving = if done { Vec::new() } else { record.leaving.clone() };
+            let former = if tidy { Vec::new() } else { record.former.clone() };
+            let generation = if tidy { step.view.generation } else { record.generation };
+            let tidied = Record { generation, leaving, former, ..record.clone() };
             self.records.amend(stored, tidied, self.routes, step);
         }
     }

@@ -45,10 +45,17 @@ impl Outcomes<'_> {
             return;
         }
         if let Some(uid) = self.pod_writes.upkeep.awaits(op) {
-            if let Some(failed) = self.pod_writes.upkeep.take(uid, outcome, &mut self.pod_writes.troubles, now) {
-                self.report.news.extend(failed.told);
-                self.report.failure = Some(failed.failure);
+            if matches!(outcome, Outcome::PodWritten(PodOutcome::Written(_))) {
+                self.pod_writes.former.note_demoted(uid.clone());
             }
+            if let Some(written) = self.pod_writes.upkeep.take(uid, outcome, &mut self.pod_writes.troubles, now) {
+                self.report.news.extend(written.told);
+                self.report.failure = written.failure.or(self.report.failure.take());
+            }
+            return;
+        }
+        if self.pod_writes.former.awaits(op) {
+            self.pod_writes.former.take(op, outcome);
             return;
         }
         if let Outcome::WorkloadWritten(outcome) = outcome {

@@ -1,5 +1,6 @@
 //! What an election knows of its writes to pods.
 
+use super::former::{FormerLeaders, deletion};
 use super::lock::Lock;
 use super::promotions::Promotions;
 use super::routes::Routes;
@@ -16,6 +17,8 @@ pub(super) struct PodWrites {
     pub(super) upkeep: Upkeep,
     /// Promotions whose outcome is unknown.
     pub(super) promotions: Promotions,
+    /// Former leaders that are to go.
+    pub(super) former: FormerLeaders,
     /// Pods that the operator can't label.
     pub(super) troubles: Troubles,
 }
@@ -46,7 +49,12 @@ impl PodWrites {
             records.flat_map(Record::scopes).chain(lock.scopes()).chain(noted).chain([view.scope]).collect();
         let former = scopes.iter().map(|scope| &scope.markings).filter(|old| **old != view.scope.markings);
         let former: Vec<Markings> = former.cloned().collect();
-        let wanted = Wanted { stored, term, former: &former, scopes: &scopes, leader };
+        let leads = leader.is_some_and(|leader| view.scope.markings.shows_leader(leader));
+        // H16: where others can write the record, a process believes only what it wrote itself.
+        let believed = !view.policy.shared || lock.is_fenced(stored.version());
+        let deletion = deletion(leads, view).filter(|_| believed);
+        let wanted =
+            Wanted { stored, term, former: &former, scopes: &scopes, leader, deletion, demoted: self.former.demoted() };
         self.upkeep.maintain(&wanted, &mut self.promotions, &self.troubles, step)
     }
 

@@ -78,6 +78,7 @@ impl Records {
             election: id.uid.clone(),
             election_name: id.name.clone(),
             generation: view.generation,
+            leaving: Vec::new(),
             scope: view.scope.clone(),
             former: Vec::new(),
             drain_obligation: replaced.and_then(|record| record.drain_obligation.clone()),

@@ -7,7 +7,7 @@ use crate::eligibility::eligible_by_force;
 use crate::identity::Identity;
 use crate::switchover::{Asked, Obstacle, Target, Verdict};
 use crate::view::View;
-use crate::{Pod, Record, SwitchoverMark, eligible};
+use crate::{Holder, Pod, Record, SwitchoverMark, eligible};
 
 /// What a switchover depends on.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ impl Switching<'_> {
         }
         self.is_of_present(asked, record)?;
         let blocked = |why| Err(Verdict::Blocked(why));
-        let leader = record.holder.as_ref().map(|holder| &holder.uid);
+        let leader = led(record).map(|holder| &holder.uid);
         let candidates = || view.pods.iter().copied().filter(|pod| view.selects(pod));
         let found = match &asked.to {
             Target::Any => {
@@ -83,9 +83,14 @@ impl Switching<'_> {
     }
 }
 
+/// The leader of a term. E1: it may have been demoted already, because it ends before another pod leads.
+fn led(record: &Record) -> Option<&Holder> {
+    record.holder.as_ref().or(record.leaving.last())
+}
+
 /// H14: the mark of a switchover in the record.
 pub(super) fn mark(asked: &Asked, replaced: Option<&Record>, to: &Pod) -> SwitchoverMark {
-    let from = replaced.and_then(|record| record.holder.as_ref()).map(|holder| holder.uid.clone());
+    let from = replaced.and_then(led).map(|holder| holder.uid.clone());
     SwitchoverMark {
         id: asked.id.clone(),
         from,

@@ -11,6 +11,7 @@ mod drain;
 mod followed;
 mod foreign;
 mod forged;
+mod former;
 mod gone;
 mod handovers;
 mod keys;
@@ -78,6 +79,7 @@ struct Lab {
     scope: Scope,
     rules: Rules,
     order: HandoverOrder,
+    former_leader: crate::FormerLeader,
     failover_delay: Duration,
     status_term: Term,
     first_term: Term,
@@ -160,6 +162,7 @@ impl Lab {
             scope: scope("role"),
             rules: Rules::default(),
             order: HandoverOrder::DemoteFirst,
+            former_leader: crate::FormerLeader::Keep,
             failover_delay: Duration::ZERO,
             status_term: Term(0),
             first_term: Term(0),
@@ -332,6 +335,7 @@ impl Lab {
             ..Known::new(self.now, &key, &locks)
         };
         let view = View {
+            former_leader: self.former_leader,
             known,
             scope: &self.scope,
             rules: &self.rules,
@@ -415,6 +419,11 @@ impl Lab {
                     return Outcome::PodWritten(PodOutcome::Conflict);
                 }
                 write.patch.apply(&mut pod);
+                pod.deleting |= matches!(write.change, PodChange::Delete | PodChange::Evict);
+                if write.change == PodChange::Release && pod.deleting {
+                    self.pods.remove(&pod.name);
+                    return Outcome::PodWritten(PodOutcome::Written(Box::new(pod)));
+                }
                 Outcome::PodWritten(PodOutcome::Written(Box::new(self.put(pod))))
             }
             Command::ReadSlice { name } => Outcome::SliceRead(Ok(self.slices.get(name).cloned())),
@@ -513,6 +522,8 @@ fn told(announcement: &Announcement) -> String {
         Announcement::LabelDrift { pod, .. } => format!("LabelDrift {pod}"),
         Announcement::LabelsRefused { pod, .. } => format!("LabelsRefused {pod}"),
         Announcement::LabelsLeft { pod, .. } => format!("LabelsLeft {pod}"),
+        Announcement::FormerLeaderDeleted { pod, .. } => format!("FormerLeaderDeleted {pod}"),
+        Announcement::FormerLeaderStays { pod, .. } => format!("FormerLeaderStays {pod}"),
         Announcement::LedElsewhere(rival) => {
             format!("LedElsewhere {}", rival.cluster.as_deref().unwrap_or("?"))
         }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::former::has_ended;
 use super::lock::Lock;
 use super::promotions::Promotions;
 use super::troubles::Troubles;
-use crate::marking::{Before, ELECTION_ANNOTATION, TERM_ANNOTATION};
+use crate::marking::{Before, ELECTION_ANNOTATION, TERM_ANNOTATION, is_held};
 use crate::ownership::written_on;
 use crate::step::Step;
 use crate::timers::Timer;
@@ -44,11 +45,15 @@ pub(super) struct Wanted<'a> {
     pub(super) scopes: &'a [&'a Scope],
     /// The pod that stays as it is.
     pub(super) leader: Option<&'a Pod>,
+    /// E2: how former leaders are deleted now, if they are.
+    pub(super) deletion: Option<PodChange>,
+    /// E1: the former leaders that this process has demoted.
+    pub(super) demoted: &'a BTreeSet<Uid>,
 }
 
-/// Why a write failed, and the news of it for the user.
-pub(super) struct WriteFailure {
-    pub(super) failure: Failure,
+/// Why a write failed, if it did, and the news of it for the user.
+pub(super) struct Written {
+    pub(super) failure: Option<Failure>,
     pub(super) told: Option<Announcement>,
 }
 
@@ -90,13 +95,13 @@ impl Upkeep {
             let leftover = former.iter().any(|old| old.has_leftover(pod, markings));
             let Some((change, patch)) = needed(pod, wanted, leftover, step) else { continue };
             clean = false;
-            let urgent = markings.shows_leader(pod);
+            let urgent = markings.shows_leader(pod) && change == PodChange::Demote;
             if let Some(until) = troubles.waits(&pod.uid, change, urgent, view.now) {
                 step.wake_at(Timer::PodRetry, until);
                 continue;
             }
-            // A handover has left its stamp on a pod that takes no part.
-            let stamped = view.foreign.contains(&pod.uid) || change == PodChange::Remove;
+            // A handover has left its stamp on a pod that takes no part. And an election waits for the end of a former leader.
+            let stamped = view.foreign.contains(&pod.uid) || change != PodChange::Demote;
             if !urgent && !leftover && !stamped && view.now < view.marks_from {
                 // L1: this write can wait.
                 step.wake_at(Timer::PodRetry, view.marks_from);
@@ -148,22 +153,24 @@ impl Upkeep {
         self.writes.iter().find(|(_, write)| write.state.awaits(op)).map(|(uid, _)| uid.clone())
     }
 
-    /// Takes an outcome that is awaited for a pod. Returns the failure, if there is one.
+    /// Takes an outcome that is awaited for a pod. Returns what is new, if anything is.
     pub(super) fn take(
         &mut self,
         uid: Uid,
         outcome: Outcome,
         troubles: &mut Troubles,
         now: Instant,
-    ) -> Option<WriteFailure> {
+    ) -> Option<Written> {
         let mut write = self.writes.remove(&uid)?;
         give_back(&mut self.writes);
         let change = write.asked.change;
+        let deletes = matches!(change, PodChange::Delete | PodChange::Evict);
         let failure = match write.state.take(&uid, outcome) {
             Ok(Shown::Written(pod)) => match write.asked.patch.lacks(&pod) {
                 None => {
                     troubles.forget(&uid, change);
-                    return None;
+                    let told = deletes.then_some(Announcement::FormerLeaderDeleted { pod: write.asked.name, uid });
+                    return Some(Written { failure: None, told });
                 }
                 Some(what) => Failure::Rewritten(what),
             },
@@ -182,16 +189,32 @@ impl Upkeep {
         let WritePod { name: pod, .. } = write.asked;
         let why = failure.text().to_owned();
         let tell = troubles.note(&uid, change, write.demotes, &failure, now);
-        let told = tell.then_some(Announcement::LabelsRefused { pod, uid, why });
-        Some(WriteFailure { failure, told })
+        let told = if deletes {
+            Announcement::FormerLeaderStays { pod, uid, why }
+        } else {
+            Announcement::LabelsRefused { pod, uid, why }
+        };
+        let told = tell.then_some(told);
+        Some(Written { failure: Some(failure), told })
     }
 }
 
 /// The write that a pod needs which does not lead, or `None` if the pod is as it should be.
 fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
-    let &Wanted { term, former, scopes, .. } = wanted;
+    let &Wanted { term, former, scopes, stored, deletion, .. } = wanted;
     let markings = &view.scope.markings;
+    let leaves = stored.record().is_some_and(|record| record.leaving.iter().any(|holder| holder.uid == pod.uid));
+    if let Some(needed) = needed_to_leave(pod, deletion.filter(|_| leaves), step) {
+        return Some(needed);
+    }
+    if leaves && view.former_leader.comes_first() && !markings.shows_leader(pod) {
+        // E1: the finalizer stays until the pod has ended, whatever else is wanted of it. A pod that may never have been promoted gets a
+        // new version, for which there is no promotion.
+        let unsure = !is_held(&pod.finalizers) && !wanted.demoted.contains(&pod.uid) && !pod.deleting;
+        let demotion = || markings.demotion(&id.name, term, former, &Before::of(pod));
+        return unsure.then(|| (PodChange::Demote, demotion()));
+    }
     let (change, patch) = if view.selects(pod) {
         let leaves = (pod.deleting || pod.finished) && !markings.shows_leader(pod);
         // Without its mark, no operator would find the pod again when the election is withdrawn.
@@ -206,6 +229,18 @@ fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(Po
         (PodChange::Remove, Markings::removal(&written_on(scopes, pod), pod))
     };
     (!patch.is_empty()).then_some((change, patch))
+}
+
+/// What a former leader needs, which is no candidate any more: E2, to be deleted; or to lose its finalizer, because it has ended.
+fn needed_to_leave(pod: &Pod, deletion: Option<PodChange>, step: &Step) -> Option<(PodChange, PodPatch)> {
+    let Step { id, view, .. } = *step;
+    if has_ended(pod, view) || ((pod.deleting || pod.finished) && !view.scope.markings.holds) {
+        return PodPatch::release(pod).map(|patch| (PodChange::Release, patch));
+    }
+    // E1: a pod without the finalizer has never led, or its end is known.
+    let led = !view.former_leader.comes_first() || is_held(&pod.finalizers);
+    let deleted = deletion.filter(|_| led && id.wrote(pod) && !pod.deleting && !pod.finished);
+    deleted.map(|change| (change, PodPatch::default()))
 }
 
 /// O1: takes the term off a pod that is not the election's. A handover wrote the term alone, to change the pod's version.

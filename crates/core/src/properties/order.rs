@@ -51,6 +51,7 @@ fn pod() -> impl Strategy<Value = Pod> {
 
 fn node() -> impl Strategy<Value = Option<Node>> {
     let node = (prop::sample::select(&ZONES), any::<bool>(), any::<bool>()).prop_map(|(zone, lost, cordoned)| Node {
+        out_of_service: false,
         labels: Pairs::from([("zone".to_owned(), zone.to_owned())]),
         lost,
         cordoned,

@@ -63,6 +63,7 @@ impl Lab {
 
     fn step(&mut self, spec: bool) -> Output {
         let spec = spec.then_some(Spec {
+            former_leader: crate::FormerLeader::Keep,
             scope: &self.scope,
             rules: &self.rules,
             order: HandoverOrder::DemoteFirst,

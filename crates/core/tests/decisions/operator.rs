@@ -218,6 +218,7 @@ impl Operator {
             generation: object.generation,
             desired,
             spec: Some(Spec {
+                former_leader: lictor_core::FormerLeader::Keep,
                 scope,
                 rules: &object.spec.rules,
                 order: HandoverOrder::DemoteFirst,

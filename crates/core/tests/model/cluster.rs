@@ -22,7 +22,7 @@ use stateright::{Model, Property};
 
 use super::explore::Memo;
 use super::identity::Known;
-use super::operator::{Operator, uid};
+use super::operator::{Operator, Wishes, uid};
 use super::rules::{Counted, Rule, Seen};
 use super::world::{Preconditions, World, spec};
 
@@ -56,6 +56,8 @@ pub struct Cluster {
     pub settled: bool,
     /// Whether the leader is also reached through a Service.
     pub routed: bool,
+    /// E1: whether the former leader ends before the next one leads.
+    pub ends_first: bool,
     /// Rules of the protocol that are switched off.
     pub off: Vec<Rule>,
     /// What may happen; all else is left out.
@@ -117,6 +119,8 @@ pub enum Action {
     Unready(usize),
     Ready(usize),
     Deleted(usize),
+    /// E1: the containers of a pod that is deleted have ended.
+    Ended(usize),
     Created(usize),
 }
 
@@ -129,6 +133,7 @@ impl Cluster {
             faults,
             settled: false,
             routed: false,
+            ends_first: false,
             off: Vec::new(),
             only: None,
             calms: false,
@@ -263,11 +268,12 @@ impl Model for Cluster {
 
     fn init_states(&self) -> Vec<State> {
         let world = World::new(self.pods, self.absent, self.routed);
+        let wishes = Wishes { promotes_first: self.lacks(Rule::DemoteFirst), ends_first: self.ends_first };
         let start = |number| {
             let pods = (0..self.pods).filter_map(|slot| Some((slot, world.pod(slot)?.clone()))).collect();
             let first = vec![0; self.pods];
             let (record, slice) = (world.record.value.clone(), world.slice.as_ref().map(|slice| slice.value.clone()));
-            let operator = Operator::new(number, pods, first, record, self.lacks(Rule::DemoteFirst));
+            let operator = Operator::new(number, pods, first, record, wishes);
             Arc::new(Known::new(operator.reaching(slice)))
         };
         let operators = (0..2).map(start).collect();
@@ -316,6 +322,9 @@ impl Model for Cluster {
                     }
                     if !pod.ready {
                         actions.push(Action::Ready(slot));
+                    }
+                    if pod.deleting && !pod.ended {
+                        actions.push(Action::Ended(slot));
                     }
                     if left.deleted > 0 {
                         actions.push(Action::Deleted(slot));
@@ -412,6 +421,7 @@ impl Model for Cluster {
                 state.left.deleted -= 1;
                 state.world.pods[slot] = None;
             }
+            Action::Ended(slot) => state.world.end(slot),
             Action::Created(slot) => state.world.create(slot),
         }
         self.tidy(&mut state);

@@ -274,6 +274,7 @@ impl Member {
         let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
         let workloads: Vec<Workload> = self.workload.iter().cloned().collect();
         let spec = Spec {
+            former_leader: lictor_core::FormerLeader::Keep,
             scope: if self.workload.is_some() { &scope } else { spec().0 },
             rules: &rules,
             order: HandoverOrder::DemoteFirst,

@@ -80,6 +80,22 @@ fn prove_that_a_slice_follows() {
     prove("a slice follows, a lost answer", model, &[Counted::LateSwitch]);
 }
 
+/// Shows E1.
+#[test]
+fn no_pod_leads_before_the_former_leader_has_ended() {
+    let first = |faults| Cluster { ends_first: true, ..settled(2, 2, faults) };
+    prove("the former leader ends first", first(PROBE), &[Counted::TakenOver]);
+    needed(Rule::EndsFirst, first(PROBE));
+}
+
+#[test]
+#[ignore = "takes long: make prove"]
+fn prove_that_no_pod_leads_before_the_former_leader_has_ended() {
+    let first = |faults| Cluster { ends_first: true, ..settled(2, 2, faults) };
+    prove("the former leader ends first, a crash", first(Faults { crashes: 1, ..PROBE }), &[Counted::TakenOver]);
+    prove("the former leader ends first, a lost answer", first(Faults { lost: 1, ..PROBE }), &[Counted::TakenOver]);
+}
+
 #[test]
 fn three_pods() {
     prove("three pods", settled(3, 3, PROBE), &[Counted::TakenOver]);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::{
-    Command, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, ProbeFailure, Record, RecordOutcome,
-    Replica, Request, Routing, Slice, SliceOutcome, Spec, Stored, Uid, Version, WhenLost,
+    Command, FormerLeader, HandoverOrder, Instant, Known, Locks, Outcome, Pod, PodOutcome, ProbeFailure, Record,
+    RecordOutcome, Replica, Request, Routing, Slice, SliceOutcome, Spec, Stored, Uid, Version, WhenLost,
 };
 
 use super::identity::operator_id;
@@ -33,8 +33,16 @@ pub struct Operator {
     start: u32,
     /// How often it has begun to decide; no two starts give the same numbers to requests.
     begun: u64,
-    /// As a user may wish who prefers two leaders to none.
-    promotes_first: bool,
+    wishes: Wishes,
+}
+
+/// What users wish of a handover.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Two leaders rather than none.
+    pub promotes_first: bool,
+    /// E1: the end of the former leader before the next one.
+    pub ends_first: bool,
 }
 
 impl Operator {
@@ -43,12 +51,12 @@ impl Operator {
         pods: BTreeMap<usize, Pod>,
         first: Vec<u32>,
         record: (Version, Stored),
-        promotes_first: bool,
+        wishes: Wishes,
     ) -> Self {
-        Self::of_start(number, 1, pods, first, promotes_first).knowing(record)
+        Self::of_start(number, 1, pods, first, wishes).knowing(record)
     }
 
-    fn of_start(number: usize, start: u32, pods: BTreeMap<usize, Pod>, first: Vec<u32>, promotes_first: bool) -> Self {
+    fn of_start(number: usize, start: u32, pods: BTreeMap<usize, Pod>, first: Vec<u32>, wishes: Wishes) -> Self {
         Self {
             replica: Replica::new(ELECTION.into(), uid(), operator_id(number, start)),
             pods,
@@ -62,7 +70,7 @@ impl Operator {
             awake: false,
             start,
             begun: start.into(),
-            promotes_first,
+            wishes,
         }
     }
 
@@ -85,7 +93,7 @@ impl Operator {
     /// It crashed, or was another one's turn to act for a while. What it knows of the world may be as old as it was.
     pub fn start_anew(&self, number: usize) -> Self {
         let Self { pods, first, .. } = self.clone();
-        Self::of_start(number, self.start + 1, pods, first, self.promotes_first)
+        Self::of_start(number, self.start + 1, pods, first, self.wishes)
             .knowing((self.seen, self.lock()))
             .reaching(self.slice.clone())
     }
@@ -167,18 +175,22 @@ impl Operator {
 
     /// One step: what is to be carried out.
     pub fn step(&mut self) -> Vec<Request> {
-        let (scope, key, rules) = world::spec();
+        let (_, key, rules) = world::spec();
+        let scope = world::scope(self.wishes.ends_first);
         if self.probe_failed.is_some() && self.named() != self.probe_failed.as_ref() {
             self.probe_failed = None;
         }
         let pods: Vec<&Pod> = self.pods.values().collect();
         // Whoever does not fail its probe has answered it, so that who failed it earlier may lead again.
         let answered = self.named().filter(|_| self.probe_failed.is_none()).cloned();
-        let order = if self.promotes_first { HandoverOrder::PromoteFirst } else { HandoverOrder::DemoteFirst };
+        let order = if self.wishes.promotes_first { HandoverOrder::PromoteFirst } else { HandoverOrder::DemoteFirst };
+        let ends_first = self.wishes.ends_first;
+        let former_leader = if ends_first { FormerLeader::DeleteFirst { evicts: false } } else { FormerLeader::Keep };
         let spec = Spec {
             scope,
             rules,
             order,
+            former_leader,
             failover_delay: Duration::ZERO,
             when_lost: WhenLost::Demote,
             ttl: Duration::ZERO,

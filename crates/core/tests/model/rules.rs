@@ -29,6 +29,8 @@ pub enum Rule {
     FreshPods,
     /// H2, in the controller: what was read or written is shown before the outcome is taken; off: only the watch tells.
     AnswersShown,
+    /// E1: the end of the former leader is known before another pod leads; off: a pod that is deleted is shown as ended.
+    EndsFirst,
     /// R1: a write is for one version of a slice; off: the API server does not look at it.
     SliceVersions,
     /// C2: what is held is relied on only up to a margin before its end; off: up to its end.

@@ -13,6 +13,13 @@ use super::operator::uid;
 
 pub const ELECTION: &str = "web";
 
+/// As above, where the former leader ends before the next one leads.
+static HELD: LazyLock<Scope> = LazyLock::new(|| {
+    let mut scope = SPEC.0.clone();
+    scope.markings.holds = true;
+    scope
+});
+
 static SPEC: LazyLock<(Scope, Key, Rules)> = LazyLock::new(|| {
     let role = |value: &str| Marking { labels: map("role", value), annotations: Pairs::default() };
     let selector = Selector { match_labels: map("app", "web"), match_expressions: Vec::new() };
@@ -34,6 +41,11 @@ fn map(key: &str, value: &str) -> Pairs {
 pub fn spec() -> (&'static Scope, &'static Key, &'static Rules) {
     let (scope, key, rules) = &*SPEC;
     (scope, key, rules)
+}
+
+/// The scope, with a finalizer on the leader or without.
+pub fn scope(holds: bool) -> &'static Scope {
+    if holds { &HELD } else { spec().0 }
 }
 
 /// What an API server does, and with some of its rules switched off does not.
@@ -60,6 +72,8 @@ pub struct World {
     pub slice: Option<Arc<Known<Slice>>>,
     /// The highest term that it showed somebody in.
     pub shown: Term,
+    /// E1: the pods that have led and whose containers run, where they have to end first.
+    pub running: Vec<Uid>,
     /// The last leadership.
     pub promoted: Option<(Term, Uid)>,
     /// Which promise was broken.
@@ -86,6 +100,7 @@ impl World {
             record: Arc::new(Known::new((Version(RANGE), Stored::Absent))),
             slice: routed.then(|| Arc::new(Known::new(slice))),
             shown: Term(0),
+            running: Vec::new(),
             promoted: None,
             broken: None,
         };
@@ -163,6 +178,11 @@ impl World {
         }
         if write.change == PodChange::Promote {
             self.judge_term(checks, &pod);
+            self.judge_running(&pod);
+        }
+        if write.change == PodChange::Release && pod.deleting {
+            self.pods[slot] = None;
+            return PodOutcome::Written(Box::new(pod));
         }
         let pod = self.put(slot, pod);
         if checks.labels_count && !invariants::at_most_one_leader(self.all(), &spec().0.markings) {
@@ -209,6 +229,28 @@ impl World {
         self.promoted = Some((term, pod.uid.clone()));
     }
 
+    /// The containers of a pod that is deleted end, as its kubelet reports.
+    pub fn end(&mut self, slot: usize) {
+        let Some(mut pod) = self.pod(slot).cloned() else { return };
+        self.running.retain(|uid| *uid != pod.uid);
+        pod.ended = true;
+        if pod.finalizers.is_empty() {
+            self.pods[slot] = None;
+        } else {
+            self.put(slot, pod);
+        }
+    }
+
+    fn judge_running(&mut self, pod: &Pod) {
+        if pod.finalizers.is_empty() || self.running.contains(&pod.uid) {
+            return;
+        }
+        if let Some(other) = self.running.first() {
+            self.broken = Some(format!("{} leads, and the former leader {other} has not ended", pod.uid));
+        }
+        self.running.push(pod.uid.clone());
+    }
+
     /// The pods that show the leader's label.
     pub fn leaders(&self) -> impl Iterator<Item = &Pod> {
         self.all().filter(|pod| spec().0.markings.shows_leader(pod))
@@ -218,5 +260,6 @@ impl World {
 pub fn patched(pod: &Pod, write: &WritePod) -> Pod {
     let mut pod = pod.clone();
     write.patch.apply(&mut pod);
+    pod.deleting |= write.change == PodChange::Delete;
     pod
 }

@@ -126,6 +126,7 @@ impl Operator {
             gone: self.spec.gone,
             desired: if self.leaves { Desired::Leave } else { self.spec.desired },
             spec: self.knows_spec.then_some(lictor_core::Spec {
+                former_leader: lictor_core::FormerLeader::Keep,
                 scope: &self.spec.scope,
                 rules: &self.spec.rules,
                 order: self.spec.order,
@@ -196,6 +197,7 @@ fn describe(situation: &Situation, leader: &str) -> String {
         Situation::HandingOver => "handing over".into(),
         Situation::Recovering(why, until) => format!("led by {leader}, {why:?}, may recover until {}", seconds(*until)),
         Situation::Vacant => "vacant".into(),
+        Situation::AwaitingEnd(former) => format!("awaiting the end of {}", former.pod.as_deref().unwrap_or_default()),
         Situation::Foreign(what) => format!("foreign lock: {what}"),
         Situation::LedElsewhere(rival) => format!("led elsewhere, {rival}"),
         Situation::LockLost => "lock lost".into(),

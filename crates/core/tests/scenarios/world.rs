@@ -362,6 +362,7 @@ pub fn scope(label: &str) -> Scope {
 /// A record by another operator, now or earlier.
 pub fn record(election: &Spec, term: Term, holder: Option<lictor_core::Holder>) -> Record {
     Record {
+        leaving: Vec::new(),
         term,
         term_by_version: false,
         holder,

@@ -367,6 +367,7 @@ impl ConsulLock {
             ip: advertise.clone(),
         };
         Record {
+            leaving: Vec::new(),
             term,
             term_by_version: true,
             holder: leads.then_some(holder),

@@ -3,7 +3,7 @@
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use lictor_api::{Classes, LeaderElection, OnDisable, Workload, WorkloadKind, resolve, shared_class};
+use lictor_api::{Classes, FormerLeader, LeaderElection, OnDisable, Workload, WorkloadKind, resolve, shared_class};
 
 use super::finding::Finding;
 use super::installation::Operator;
@@ -156,6 +156,11 @@ impl<'a> Account<'a> {
                 "With the chart, set routing.enabled; docs/operating.md lists them",
                 routing as fn(&_) -> _,
             ),
+            (
+                "spec.handover.formerLeader",
+                "With the chart, set fencing.enabled; docs/former-leader.md lists them",
+                fencing,
+            ),
             ("spec.workloads", "With the chart, set workloads.enabled; docs/workloads.md lists them", workloads),
         ] {
             let asks: Vec<(&LeaderElection, Vec<Need>)> =
@@ -251,6 +256,15 @@ fn routing(election: &LeaderElection) -> Vec<Need> {
     let service = election.spec.service.as_ref();
     let created = service.filter(|service| service.is_created()).map(|_| CREATED);
     service.into_iter().flat_map(|_| ROUTING).chain(created).collect()
+}
+
+fn fencing(election: &LeaderElection) -> Vec<Need> {
+    let handover = &election.spec.handover;
+    match (handover.former_leader, handover.respect_disruption_budgets) {
+        (FormerLeader::Keep, _) => vec![],
+        (FormerLeader::Delete | FormerLeader::DeleteFirst, true) => vec![("", "pods/eviction", &["create"])],
+        (FormerLeader::Delete | FormerLeader::DeleteFirst, false) => vec![("", "pods", &["delete"])],
+    }
 }
 
 fn workloads(election: &LeaderElection) -> Vec<Need> {

@@ -193,7 +193,7 @@ proptest! {
             selector: Selector { match_labels: [(selector.to_owned(), "web".to_owned())].into(), ..Selector::default() },
             ..scope(label)
         };
-        let record = Record {
+        let record = Record { leaving: Vec::new(),
             term: Term(term),
             term_by_version: false,
             holder: holder.map(|(pod, of)| Holder { pod, uid: uid(of), node: None, ip: None }),

@@ -5,7 +5,7 @@ use crate::election::forecast::forecast_by;
 use crate::switchover::{Obstacle, Target};
 use crate::{SwitchoverMark, Verdict as Outlook};
 
-fn asked(from_term: i64, to: Target) -> Asked {
+pub(super) fn asked(from_term: i64, to: Target) -> Asked {
     Asked { id: uid("s"), from_term: Term(from_term), to, force: false }
 }
 

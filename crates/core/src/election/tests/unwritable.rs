@@ -4,7 +4,7 @@ use super::*;
 use crate::Pairs;
 use crate::WritePod;
 
-fn refused() -> Outcome {
+pub(super) fn refused() -> Outcome {
     Outcome::PodWritten(PodOutcome::Failed(Failure::Refused("a policy".into())))
 }
 
@@ -20,7 +20,7 @@ pub(super) fn run_refusing(lab: &mut Lab, name: &str, lasts: Duration) -> Vec<St
 }
 
 /// Steps and answers for a while; the world has its own answer to some writes.
-fn run_with(
+pub(super) fn run_with(
     lab: &mut Lab,
     lasts: Duration,
     mut instead: impl FnMut(&mut Lab, &WritePod) -> Option<Outcome>,
@@ -54,7 +54,7 @@ fn run_with(
     }
 }
 
-fn count(all: &[String], words: &str) -> usize {
+pub(super) fn count(all: &[String], words: &str) -> usize {
     all.iter().filter(|one| *one == words).count()
 }
 

@@ -34,6 +34,7 @@ fn foretell(pods: &[Pod], leader: Option<&str>, preempt: bool) -> (Verdict, Vec<
     let rules = Rules { preempt, ..Rules::default() };
     let (key, locks, uid) = (Key::lease("shop", "web"), Locks::default(), Uid("election".into()));
     let spec = Spec {
+        former_leader: crate::FormerLeader::Keep,
         scope: &scope,
         rules: &rules,
         order: HandoverOrder::DemoteFirst,
@@ -45,6 +46,7 @@ fn foretell(pods: &[Pod], leader: Option<&str>, preempt: bool) -> (Verdict, Vec<
     let pods: Vec<&Pod> = pods.iter().collect();
     let known = Known { spec: Some(spec), pods: &pods, ..Known::new(Instant::default(), &key, &locks) };
     let record = leader.map(|leader| Record {
+        leaving: Vec::new(),
         term: Term(7),
         term_by_version: false,
         holder: Some(Holder { pod: Some(leader.into()), uid: Uid(leader.into()), node: None, ip: None }),

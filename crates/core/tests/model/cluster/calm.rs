@@ -9,6 +9,7 @@ use crate::operator::holder;
 impl Cluster {
     pub(super) fn is_quiet(&self, state: &State) -> bool {
         state.requests.is_empty()
+            && state.world.all().all(|pod| !pod.deleting || pod.ended)
             && (0..2).all(|number| {
                 let operator = &state.operators[number];
                 operator.awake

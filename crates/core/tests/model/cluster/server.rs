@@ -46,8 +46,11 @@ impl Cluster {
                     told.version = Version(pod.version.0 + 1);
                     return (Outcome::PodWritten(PodOutcome::Written(Box::new(told))), stays);
                 }
-                let written = world.write_pod(checks, write);
+                let mut written = world.write_pod(checks, write);
                 self.count_pod(request, write, &written);
+                if let (PodOutcome::Written(pod), true) = (&mut written, self.lacks(Rule::EndsFirst)) {
+                    pod.ended |= pod.deleting;
+                }
                 Outcome::PodWritten(written)
             }
             Command::ReadSlice { .. } => Outcome::SliceRead(Ok(world.slice.as_ref().map(|slice| slice.value.clone()))),

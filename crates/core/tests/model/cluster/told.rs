@@ -26,7 +26,8 @@ impl Told for Cluster {
         let faults: Vec<String> =
             faults.iter().filter(|(often, _)| *often > 0).map(|(often, what)| format!("{often} {what}")).collect();
         let routed = if self.routed { ", reached by a slice" } else { "" };
-        format!("2 operators, {} pods, {} terms, {}{routed}", self.pods, self.terms, faults.join(", "))
+        let ends_first = if self.ends_first { ", which ends before the next one leads" } else { "" };
+        format!("2 operators, {} pods, {} terms, {}{routed}{ends_first}", self.pods, self.terms, faults.join(", "))
     }
 
     fn seen(&self) -> &Seen {
@@ -72,6 +73,7 @@ impl Told for Cluster {
             Action::Unready(slot) => format!("p{slot} is not ready any more"),
             Action::Ready(slot) => format!("p{slot} is ready again"),
             Action::Deleted(slot) => format!("p{slot} is deleted"),
+            Action::Ended(slot) => format!("p{slot} has ended"),
             Action::Created(slot) => format!("p{slot} is made anew"),
         };
         text = readable(&text);
@@ -106,7 +108,7 @@ impl State {
         let present: Vec<bool> = self.world.pods.iter().map(Option::is_some).collect();
         (parts.identity(), present, &self.world.made, &self.world.promoted.as_ref().map(|(term, uid)| (term, uid)))
             .hash(&mut hasher);
-        (&self.world.broken, self.world.shown, self.left, self.requests.len()).hash(&mut hasher);
+        (&self.world.broken, self.world.shown, &self.world.running, self.left, self.requests.len()).hash(&mut hasher);
         hasher.finish()
     }
 }
