@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
+use lictor_core::KUBERNETES_CONDITIONS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +63,8 @@ macro_rules! follower_labels {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
-        .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0) || (has(self.eligibility) && has(self.eligibility.conditions) && size(self.eligibility.conditions) > 0))")
+        .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.eligibility.conditions, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
@@ -256,10 +257,22 @@ pub enum PodSelectorOperator {
 /// Which candidates may be elected.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(conditions_rule())
+        .message("eligibility.conditions has the name of a condition of Kubernetes itself, or one that is not valid: write the type of a condition that a program of yours sets on its pod, for example example.com/caught-up. requireReady is about the condition Ready")
+)]
 pub struct Eligibility {
     /// Whether a pod must have the condition Ready to be elected and to remain the leader. Default: true.
     #[serde(default = "yes")]
     pub require_ready: bool,
+
+    /// The types of at most 4 conditions of pods. A pod must have each of them with the status True to be elected and to
+    /// remain the leader, as with the condition Ready: spec.handover.failoverDelaySeconds is also the time that a leader
+    /// has to get a condition back. A program, such as a sidecar, sets them in the pod's status; a readiness gate is not
+    /// needed. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "set"))]
+    pub conditions: Vec<String>,
 
     /// How long lictor must have seen a pod ready before it may elect it, in seconds, 0 to 86400. Default: 0.
     #[serde(default)]
@@ -283,6 +296,7 @@ impl Default for Eligibility {
     fn default() -> Self {
         Self {
             require_ready: true,
+            conditions: Vec::new(),
             min_ready_seconds: 0,
             move_off_cordoned_nodes: true,
             available_deployment_name: None,
@@ -378,8 +392,8 @@ pub struct Handover {
     #[serde(default)]
     pub order: HandoverOrder,
 
-    /// How long lictor waits for a leader that is not ready, or whose node is not ready, to recover before it elects
-    /// another pod, in seconds, 0 to 3600. lictor replaces a leader that is deleted, is evicted or has finished at
+    /// How long lictor waits for a leader that is not ready, lacks a condition in spec.eligibility.conditions, or whose
+    /// node is not ready, to recover before it elects another pod, in seconds, 0 to 3600. lictor replaces a leader that is deleted, is evicted or has finished at
     /// once. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
@@ -549,6 +563,14 @@ pub struct HistoryEntry {
     pub completion_time: Option<Time>,
     /// The milliseconds from the moment at which the operator saw the cause until the API server confirmed the label.
     pub duration_milliseconds: i64,
+}
+
+/// A CEL rule of the requirements: each condition has a valid name, and is none of Kubernetes' own.
+fn conditions_rule() -> String {
+    let own = KUBERNETES_CONDITIONS.map(|name| format!("'{name}'")).join(", ");
+    format!(
+        "!has(self.conditions) || self.conditions.all(c, !format.qualifiedName().validate(c).hasValue() && !(c in [{own}]))"
+    )
 }
 
 fn yes() -> bool {

@@ -223,6 +223,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             .collect(),
         rules: lictor_core::Rules {
             require_ready: eligibility.require_ready,
+            conditions: eligibility.conditions.iter().map(|condition| condition.as_str().into()).collect(),
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
             preference: preferences.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,

@@ -329,7 +329,7 @@ impl Election {
             if view.now < view.policy.not_before {
                 step.wake_at(Timer::StoreRewound, view.policy.not_before);
             }
-            self.without_lock().stand_down(unheld, step);
+            self.without_lock().stand_down(&unheld, step);
             if !self.pod_writes.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
                 return;
             }

@@ -1,6 +1,7 @@
 //! Decides which pod may lead, and which of several is preferred.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Instant, NEVER_LEADER_ANNOTATION, Node, PRIORITY_ANNOTATION, Pairs, Pod, Timestamp};
@@ -10,6 +11,8 @@ use super::{Instant, NEVER_LEADER_ANNOTATION, Node, PRIORITY_ANNOTATION, Pairs, 
 pub struct Rules {
     /// Whether a pod must be ready.
     pub require_ready: bool,
+    /// The types of the conditions that a pod must have, each with the status `True`.
+    pub conditions: Box<[Arc<str>]>,
     /// How long this operator must have seen a pod ready before it may be elected.
     pub min_ready: Duration,
     /// Weights by node.
@@ -24,6 +27,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             require_ready: true,
+            conditions: Box::default(),
             min_ready: Duration::ZERO,
             preference: Vec::new(),
             preempt: false,
@@ -41,8 +45,8 @@ pub struct Preference {
     pub node_labels: Pairs,
 }
 
-/// Why a pod can't lead. The first seven end a leadership, the rest only prevent a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a pod can't lead. The first eight end a leadership, the rest only prevent a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotEligible {
     /// The pod has finished, or was evicted.
     Finished,
@@ -58,6 +62,8 @@ pub enum NotEligible {
     NodeLost,
     /// The pod is not ready.
     NotReady,
+    /// The pod lacks this condition, or the condition is not true.
+    ConditionNotTrue(Arc<str>),
     /// The pod is not bound to a node yet.
     NotScheduled,
     /// The pod's node is cordoned, or about to be removed.
@@ -68,10 +74,20 @@ pub enum NotEligible {
     Unavailable,
 }
 
+/// The candidate is the cluster, and the Deployment that it needs is not available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unavailable;
+
+impl From<Unavailable> for NotEligible {
+    fn from(_: Unavailable) -> Self {
+        Self::Unavailable
+    }
+}
+
 impl NotEligible {
     /// Whether the same pod is likely to recover by itself, so that a failover delay makes sense.
-    pub fn may_recover(self) -> bool {
-        matches!(self, Self::NodeLost | Self::NotReady | Self::Unavailable)
+    pub fn may_recover(&self) -> bool {
+        matches!(self, Self::NodeLost | Self::NotReady | Self::ConditionNotTrue(_) | Self::Unavailable)
     }
 }
 
@@ -92,6 +108,8 @@ pub fn standing(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Result<(), Not
         Err(NotEligible::NodeLost)
     } else if rules.require_ready && !pod.ready {
         Err(NotEligible::NotReady)
+    } else if let Some(missing) = rules.conditions.iter().find(|wanted| !pod.conditions.contains(*wanted)) {
+        Err(NotEligible::ConditionNotTrue(missing.clone()))
     } else {
         Ok(())
     }
@@ -118,7 +136,7 @@ pub fn eligible(pod: &Pod, node: Option<&Node>, rules: &Rules, now: Instant) -> 
     Ok(())
 }
 
-/// Checks whether a pod may be elected although it is not ready or its node is cordoned, because a user says so.
+/// Checks whether a pod may be elected although it is not ready, lacks a condition or is on a cordoned node, because a user says so.
 ///
 /// # Errors
 /// Returns the reason why it may not.
@@ -128,7 +146,8 @@ pub(super) fn eligible_by_force(
     rules: &Rules,
     now: Instant,
 ) -> Result<(), NotEligible> {
-    let forced = Rules { require_ready: false, min_ready: Duration::ZERO, ..rules.clone() };
+    let (conditions, min_ready) = (Box::default(), Duration::ZERO);
+    let forced = Rules { require_ready: false, conditions, min_ready, ..rules.clone() };
     match eligible(pod, node, &forced, now) {
         Err(NotEligible::NodeCordoned) => Ok(()),
         fitness => fitness,
@@ -288,6 +307,12 @@ mod tests {
         ] {
             assert_eq!(standing(&pod, node, &rules()), Err(why));
         }
+        let rules_of =
+            |wanted: &[&str]| Rules { conditions: wanted.iter().map(|one| (*one).into()).collect(), ..rules() };
+        let has = Pod { conditions: ["a/x".into(), "a/y".into()].into(), ..ready("a") };
+        assert_eq!(standing(&has, None, &rules_of(&["a/y", "a/x"])), Ok(()));
+        let missing = standing(&has, None, &rules_of(&["a/x", "a/z", "a/w"]));
+        assert_eq!(missing, Err(NotEligible::ConditionNotTrue("a/z".into())), "the first that is missing");
         assert_eq!(standing(&annotated("a", NEVER_LEADER_ANNOTATION, "false"), None, &rules()), Ok(()));
         assert_eq!(
             standing(&Pod { ready: false, ..ready("a") }, None, &Rules { require_ready: false, ..rules() }),

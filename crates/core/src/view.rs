@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::switchover::Switchovers;
 use crate::{
     Following, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, PlacedBid, Pod, ProbeFailure, Record,
-    Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Workload,
+    Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Unavailable, Workload,
 };
 
 /// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
@@ -54,7 +54,7 @@ pub struct Known<'a> {
     /// H9: no new term may be below this one either.
     pub first_term: Term,
     /// Whether the cluster itself is the candidate, and may lead. `None` if the candidates are pods.
-    pub cluster: Option<Result<(), NotEligible>>,
+    pub cluster: Option<Result<(), Unavailable>>,
     /// The lock that the candidates hold themselves, if they elect the leader, or `None` if lictor elects it.
     pub following: Option<Following<'a>>,
     /// The workloads that follow the leader, or did. `None` if they are not known yet.

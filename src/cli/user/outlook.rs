@@ -12,7 +12,7 @@ use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
     Advantage, Contender, Desired, FollowedLock, Following, Forecast, Holder, IdentityRule, IdentitySource, Instant,
     Known, LockHolder, Locks, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term, Timestamp,
-    Uid, Verdict,
+    Uid, Unavailable, Verdict,
 };
 use lictor_process::wall;
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub(super) struct Sight {
     /// The effects of complete Switchovers.
     holds: Seen<Vec<Hold>>,
     /// Whether the cluster itself may lead, if it is the candidate.
-    cluster: Option<Seen<Result<(), NotEligible>>>,
+    cluster: Option<Seen<Result<(), Unavailable>>>,
     /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
@@ -236,18 +236,18 @@ impl Sight {
                 ("StaysDespiteProbe", Some(name(leader)), text)
             }
             Verdict::Elected(next, reason) => {
-                ("Elected", Some(name(next)), format!("{} would be elected: {}", name(next), describe(*reason, leader)))
+                ("Elected", Some(name(next)), format!("{} would be elected: {}", name(next), describe(reason, leader)))
             }
             Verdict::Vacated(reason) => {
                 let text =
-                    format!("the leader would be demoted, and no pod would be elected: {}", describe(*reason, leader));
+                    format!("the leader would be demoted, and no pod would be elected: {}", describe(reason, leader));
                 ("Vacated", None, text)
             }
             Verdict::Recovers(why, left) => {
                 let text = format!(
                     "the leader has at most {} s (spec.handover.failoverDelaySeconds) to recover: {}",
                     left.as_secs(),
-                    not_eligible(*why)
+                    not_eligible(why)
                 );
                 ("Recovers", leader.map(name), text)
             }
@@ -455,9 +455,9 @@ fn candidates(contenders: &[Contender], spec: &Resolved, outlook: &Outlook) -> V
             },
             (Err(why), _) => match why {
                 NotEligible::ReadyTooShortly(until) => {
-                    format!("not eligible for another {} s: {}", left(*until), not_eligible(*why))
+                    format!("not eligible for another {} s: {}", left(*until), not_eligible(why))
                 }
-                why => format!("not eligible: {}", not_eligible(*why)),
+                why => format!("not eligible: {}", not_eligible(why)),
             },
         };
         if let Ok(rank) = chance {

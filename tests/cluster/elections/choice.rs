@@ -108,6 +108,27 @@ async fn pods_that_are_not_ready_are_elected_where_readiness_is_not_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn only_pods_with_the_required_condition_lead_and_a_leader_that_loses_it_is_replaced() {
+    let lab = Lab::new("condition").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let condition = "example.com/caught-up";
+    lab.elect(json!({"eligibility": {"conditions": [condition]}})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let why = "2x the pod's condition example.com/caught-up is not True";
+    lab.wait_message("web", "Elected", "NoEligiblePod", why).await;
+    lab.set_condition("b", condition, true).await;
+    lab.wait_leader("b").await;
+    lab.set_condition("a", condition, true).await;
+    lab.wait_candidates(2, 2).await;
+    lab.wait_leader("b").await;
+    lab.set_condition("b", condition, false).await;
+    lab.wait_leader("a").await;
+    lab.wait_reason("a", "ConditionNotTrue").await;
+    assert_eq!(recorder.assert_promises().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_promote_first_a_planned_handover_never_leaves_the_group_without_a_leader() {
     let lab = Lab::new("promote-first").await;
     let recorder = lab.record().await;

@@ -146,7 +146,7 @@ impl Fitness {
         let view = step.view;
         let holder = record.and_then(|record| record.holder.as_ref());
         if let Some(fitness) = view.cluster {
-            return self.decide_for_cluster(fitness, holder, step);
+            return self.decide_for_cluster(fitness.map_err(NotEligible::from), holder, step);
         }
         if let Some(following) = view.following {
             return self.decide_by_lock(following, record, step);
@@ -155,7 +155,11 @@ impl Fitness {
         self.note_probes(view);
         let leader = holder.and_then(|holder| view.pods.iter().copied().find(|pod| pod.uid == holder.uid));
         let fitness = leader.map(|pod| match fitness_of(pod, view) {
-            Err(NotEligible::NotReady) if view.switchovers.excuses(&pod.uid, record, view.now) => Ok(()),
+            Err(NotEligible::NotReady | NotEligible::ConditionNotTrue(_))
+                if view.switchovers.excuses(&pod.uid, record, view.now) =>
+            {
+                Ok(())
+            }
             fitness => fitness,
         });
         let best = self.best(record, troubles, matches!(fitness, Some(Ok(()))), step);
@@ -178,11 +182,14 @@ impl Fitness {
         match fitness {
             Ok(()) => self.decide_beside_fit_leader(pod, others, record, troubles, step),
             Err(why) => {
-                if let Some(until) = self.may_recover(&pod.uid, why, view) {
+                if let Some(until) = self.may_recover(&pod.uid, &why, view) {
                     return Decision::Wait(why, until);
                 }
                 let reason = Reason::LeaderUnfit(why);
-                others.map_or(Decision::Vacate(reason), |other| Decision::Elect(Candidate::Pod(other), reason))
+                match others {
+                    Some(other) => Decision::Elect(Candidate::Pod(other), reason),
+                    None => Decision::Vacate(reason),
+                }
             }
         }
     }
@@ -230,7 +237,7 @@ impl Fitness {
                 self.unfit = None;
                 Decision::Keep(Candidate::Pod(present))
             }
-            Err(why) => match self.may_recover(&present.uid, why, view) {
+            Err(why) => match self.may_recover(&present.uid, &why, view) {
                 Some(until) => Decision::Wait(why, until),
                 None => Decision::Vacate(Reason::LeaderUnfit(why)),
             },
@@ -313,7 +320,7 @@ impl Fitness {
     }
 
     /// Notes a change of leader.
-    pub(super) fn note_change(&mut self, reason: Reason, now: Instant) {
+    pub(super) fn note_change(&mut self, reason: &Reason, now: Instant) {
         self.flapping.note(reason, now);
     }
 
@@ -353,8 +360,11 @@ impl Fitness {
                 Decision::Keep(Candidate::Cluster)
             }
             (Some(holder), Err(why)) if own(holder) => {
-                let until = self.may_recover(&holder.uid, why, step.view);
-                until.map_or(Decision::Vacate(Reason::LeaderUnfit(why)), |until| Decision::Wait(why, until))
+                let until = self.may_recover(&holder.uid, &why, step.view);
+                match until {
+                    Some(until) => Decision::Wait(why, until),
+                    None => Decision::Vacate(Reason::LeaderUnfit(why)),
+                }
             }
             (Some(_), Ok(())) => Decision::Elect(Candidate::Cluster, Reason::SpecChanged),
             (Some(_), Err(_)) => Decision::Vacate(Reason::SpecChanged),
@@ -413,7 +423,7 @@ impl Fitness {
     }
 
     /// The moment until which a leader that is not fit may recover, if it may.
-    fn may_recover(&mut self, leader: &Uid, why: NotEligible, view: &View) -> Option<Instant> {
+    fn may_recover(&mut self, leader: &Uid, why: &NotEligible, view: &View) -> Option<Instant> {
         let since = match &self.unfit {
             Some((uid, since)) if uid == leader => *since,
             _ => view.now,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 mod across;
+mod choice;
 mod contests;
 mod drain;
 mod followed;
@@ -40,8 +41,8 @@ use crate::{
     Announcement, Command, ELECTION_ANNOTATION, ElectionRead, Failure, FollowedLock, Following, HandoverOrder, Holder,
     IdentityRule, IdentitySource, JobPlan, Key, Known, LockValidity, Locks, Marking, Markings, Node, NotEligible,
     Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome, Rival, Routing,
-    Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp, WhenLost,
-    Workload, WorkloadOutcome, WriteSlice,
+    Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp, Unavailable,
+    WhenLost, Workload, WorkloadOutcome, WriteSlice,
 };
 
 /// What follows from a step, one thing at a time.
@@ -109,7 +110,7 @@ struct Lab {
     alone_from: Instant,
     contest: crate::Contest,
     marks: crate::Marks,
-    cluster: Option<Result<(), NotEligible>>,
+    cluster: Option<Result<(), Unavailable>>,
     /// The lock that the candidates hold themselves.
     followed: Option<FollowedLock>,
     workloads: Option<Vec<Workload>>,

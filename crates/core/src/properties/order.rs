@@ -1,6 +1,7 @@
 //! Which pods may lead, and which one of several does: as the README says, whatever is written on the pods.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -12,6 +13,7 @@ use crate::{
     eligible, standing,
 };
 
+const CONDITIONS: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A pod as the cluster may show it, with whatever somebody wrote on it.
@@ -28,9 +30,10 @@ fn pod() -> impl Strategy<Value = Pod> {
         1 => any::<String>().prop_map(Some),
     ];
     let flags = prop::array::uniform5(prop::bool::weighted(0.85));
+    let conditions = prop::sample::subsequence(&CONDITIONS, 1..=3);
     let since = prop::option::of(prop_oneof![any::<i64>(), 0_i64..3]);
-    (("[a-e]{1,2}", priority, never), (flags, since, prop::option::of(0_u64..20_000))).prop_map(
-        |((name, priority, never), ([ready, living, kept, left, bound], since, observed))| {
+    (("[a-e]{1,2}", priority, never, conditions), (flags, since, prop::option::of(0_u64..20_000))).prop_map(
+        |((name, priority, never, conditions), ([ready, living, kept, left, bound], since, observed))| {
             let annotations = [(PRIORITY_ANNOTATION, priority), (NEVER_LEADER_ANNOTATION, never)];
             let annotations = annotations.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
             Pod {
@@ -43,6 +46,7 @@ fn pod() -> impl Strategy<Value = Pod> {
                 node: bound.then(|| "n".into()),
                 ready_since: since.map(Timestamp),
                 ready_observed: observed.map(at),
+                conditions: conditions.into_iter().map(Arc::from).collect(),
                 ..Pod::default()
             }
         },
@@ -64,13 +68,14 @@ fn rules() -> impl Strategy<Value = Rules> {
         weight,
         node_labels: Pairs::from([("zone".to_owned(), zone.to_owned())]),
     });
-    (any::<bool>(), 0_u64..15_000, prop::collection::vec(preference, 0..4)).prop_map(|(ready, wait, preference)| {
-        Rules {
-            require_ready: ready,
-            min_ready: Duration::from_millis(if wait < 5_000 { 0 } else { wait }),
-            preference,
-            ..Rules::default()
-        }
+    let conditions = prop::sample::subsequence(&CONDITIONS, 0..=2);
+    let preferences = prop::collection::vec(preference, 0..4);
+    (any::<bool>(), conditions, 0_u64..15_000, preferences).prop_map(|(ready, conditions, wait, preference)| Rules {
+        require_ready: ready,
+        conditions: conditions.into_iter().map(Arc::from).collect(),
+        min_ready: Duration::from_millis(if wait < 5_000 { 0 } else { wait }),
+        preference,
+        ..Rules::default()
     })
 }
 
@@ -162,7 +167,9 @@ proptest! {
         let may_be_elected = eligible(&pod, node.as_ref(), &rules, at(now));
         let excluded = pod.annotations.get(NEVER_LEADER_ANNOTATION).is_some_and(|text| text.trim() != "false");
         let lost = node.as_ref().is_some_and(|node| node.lost);
-        let unfit = pod.finished || pod.deleting || pod.disrupted || excluded || lost || (rules.require_ready && !pod.ready);
+        let lacks = rules.conditions.iter().any(|wanted| !pod.conditions.contains(wanted));
+        let unready = rules.require_ready && !pod.ready;
+        let unfit = pod.finished || pod.deleting || pod.disrupted || excluded || lost || unready || lacks;
         prop_assert_eq!(may_lead.is_err(), unfit);
         prop_assert!(may_lead.is_ok() || may_be_elected == may_lead);
         let placed = pod.node.is_some() && node.as_ref().is_none_or(|node| !node.cordoned);
@@ -180,14 +187,15 @@ proptest! {
     }
 
     #[test]
-    fn force_skips_readiness_and_a_cordon_and_nothing_else(
+    fn force_skips_readiness_conditions_and_a_cordon_and_nothing_else(
         pod in pod(), node in node(), rules in rules(), now in 0_u64..40_000,
     ) {
         let by_force = eligible_by_force(&pod, node.as_ref(), &rules, at(now));
-        let ready = Pod { ready: true, ready_observed: Some(at(0)), ..pod.clone() };
+        let conditions = CONDITIONS.map(Arc::from).into();
+        let ready = Pod { ready: true, ready_observed: Some(at(0)), conditions, ..pod.clone() };
         let open = node.clone().map(|node| Node { cordoned: false, ..node });
         let patient = Rules { min_ready: Duration::ZERO, ..rules.clone() };
-        prop_assert_eq!(by_force, eligible(&ready, open.as_ref(), &patient, at(now)));
+        prop_assert_eq!(&by_force, &eligible(&ready, open.as_ref(), &patient, at(now)));
         prop_assert!(by_force.is_ok() || eligible(&pod, node.as_ref(), &rules, at(now)).is_err());
     }
 
