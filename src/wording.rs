@@ -186,6 +186,13 @@ pub fn advantage(first: &str, advantage: Advantage) -> String {
         Advantage::NotHeldBack => format!("{first} was not replaced by a switchover a short time ago"),
         Advantage::Priority(own, other) => format!("{first} has the higher priority, {own} against {other}"),
         Advantage::Weight(own, other) => format!("{first} has more weight by spec.preferences, {own} against {other}"),
+        Advantage::Number(annotation, own, Some(other)) => {
+            let which = if own < other { "lower" } else { "higher" };
+            format!("{first} has the {which} {annotation}, {own} against {other}")
+        }
+        Advantage::Number(annotation, own, None) => {
+            format!("{first} has {annotation}, {own}, and the other pod has none, or none that is a whole number")
+        }
         Advantage::Labelled => format!("{first} carries the leader label already"),
         Advantage::NewerTemplate => format!("{first} was made from a newer template"),
         Advantage::ReadyLonger => format!("{first} has been ready for longer"),

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_api::{HistoryEntry, LeaderElection, Switchover};
 use lictor_core::{
-    Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
-    WorkloadKind, annotation_defect,
+    Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Rules, Timestamp, Transition, Uid, WorkloadChange,
+    WorkloadId, WorkloadKind, annotation_defect,
 };
 
 use super::entry::Entry;
@@ -92,7 +92,9 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
 
 /// Reports annotations that can't be read, once for each pod.
 pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Executor) {
-    let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod)?))).collect();
+    let no_rules = Rules::default();
+    let rules = entry.spec().map_or(&no_rules, |spec| &spec.rules);
+    let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod, rules)?))).collect();
     let new = entry.history.renew_defects(defects.iter().map(|(pod, _)| pod.uid.clone()).collect());
     for (pod, defect) in defects.into_iter().filter(|(pod, _)| new.contains(&pod.uid)) {
         tracing::warn!(election = %entry.object.election(), pod = %pod.name, "{defect}");

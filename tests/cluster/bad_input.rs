@@ -57,6 +57,8 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         spec
     };
     let long = "x".repeat(64);
+    let mut circular = with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Lowest"}]));
+    circular["follower"] = json!({"annotations": {"a.io/lag": "9"}});
     let cases = [
         (json!({"selector": {}}), "write matchLabels, for example {app: web}"),
         (json!({"selector": {"matchLabels": {}}}), "write matchLabels, for example {app: web}"),
@@ -117,6 +119,21 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
             "exactly one of zone and nodeSelector",
         ),
+        (
+            with("preferences", json!([{"byAnnotation": "a.io/lag"}])),
+            "or {byAnnotation: example.com/lag, order: Lowest}",
+        ),
+        (
+            with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Lowest", "weight": 1}])),
+            "or {byAnnotation: example.com/lag, order: Lowest}",
+        ),
+        (with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Least"}])), "\"Lowest\", \"Highest\""),
+        (with("preferences", json!([{"byAnnotation": "my lag", "order": "Lowest"}])), "for example example.com/lag"),
+        (
+            with("preferences", json!([{"byAnnotation": "lictor.dev/priority", "order": "Highest"}])),
+            "begins with lictor.dev/, which is reserved",
+        ),
+        (circular, "names an annotation that this election writes itself"),
         (with("preferences", json!([{"weight": 0, "zone": "a"}])), "should be greater than or equal to 1"),
         (with("key", json!("")), "spec.key"),
         (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),

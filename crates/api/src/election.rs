@@ -29,6 +29,21 @@ macro_rules! follower_labels {
     };
 }
 
+/// A CEL expression: the annotation of the preference `p` is one that the election writes on pods of this role.
+macro_rules! written_on {
+    ($role:literal) => {
+        concat!(
+            "(has(self.",
+            $role,
+            ") && has(self.",
+            $role,
+            ".annotations) && p.byAnnotation in self.",
+            $role,
+            ".annotations)"
+        )
+    };
+}
+
 /// Elects one leader among the pods that the selector matches, and labels it. A Service whose selector includes the
 /// leader's label reaches only the leader. Jobs, CronJobs, Deployments and StatefulSets can follow the leader: they run
 /// only in the leader's cluster.
@@ -69,6 +84,8 @@ macro_rules! follower_labels {
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too, so it would have to run before it may run: name one that always runs"),
+    validation = Rule::new(concat!("!has(self.preferences) || !self.preferences.exists(p, has(p.byAnnotation) && (", written_on!("leader"), " || ", written_on!("follower"), "))"))
+        .message("spec.preferences[].byAnnotation names an annotation that this election writes itself: name one that a program of yours writes, such as example.com/lag"),
     validation = Rule::new("(has(self.electedBy) && self.electedBy == 'Candidates') == has(self.candidates)")
         .message("spec.candidates names the lock that the candidates hold, and goes with spec.electedBy: Candidates: write both, or leave both out"),
     validation = Rule::new("!has(self.candidates) || has(self.selector)")
@@ -118,10 +135,10 @@ pub struct LeaderElectionSpec {
     #[serde(default)]
     pub eligibility: Eligibility,
 
-    /// Weights that rank eligible pods. lictor elects the pod with the highest annotation lictor.dev/priority (an
-    /// integer, default 0). Ties are broken by the highest sum of weights from this list, then by the leader label that
-    /// a pod already carries, then by the newest template of the pod's Deployment, StatefulSet or DaemonSet, then by
-    /// the longest time ready, then by name. Default: an empty list.
+    /// What ranks eligible pods. lictor elects the pod with the highest annotation lictor.dev/priority (an integer,
+    /// default 0). Ties are broken by this list, in its order, then by the leader label that a pod already carries, then
+    /// by the newest template of the pod's Deployment, StatefulSet or DaemonSet, then by the longest time ready, then by
+    /// name. No entry of this list moves a healthy leader. Default: an empty list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub preferences: Vec<Preference>,
@@ -304,17 +321,21 @@ impl Default for Eligibility {
     }
 }
 
-/// A weight for pods on certain nodes.
+/// A weight for pods on certain nodes, or an order of pods by a number that a program writes.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.zone) != has(self.nodeSelector)")
-        .message("a preference needs exactly one of zone and nodeSelector: write for example {weight: 10, zone: eu-1a}")
+    validation = Rule::new("has(self.byAnnotation) ? has(self.order) && !has(self.weight) && !has(self.zone) && !has(self.nodeSelector) : !has(self.order) && has(self.weight) && has(self.zone) != has(self.nodeSelector)")
+        .message("a preference needs weight and exactly one of zone and nodeSelector, or byAnnotation and order: write for example {weight: 10, zone: eu-1a} or {byAnnotation: example.com/lag, order: Lowest}"),
+    validation = Rule::new("!has(self.byAnnotation) || (!format.qualifiedName().validate(self.byAnnotation).hasValue() && !self.byAnnotation.startsWith('lictor.dev/'))")
+        .message("byAnnotation is not a valid name of an annotation, or begins with lictor.dev/, which is reserved: write for example example.com/lag")
 )]
 pub struct Preference {
-    /// The weight of a matching pod, 1 to 1000. lictor adds up the weights of all entries that match a pod.
+    /// The weight of a matching pod, 1 to 1000, with zone or nodeSelector. lictor adds up the weights of all entries that
+    /// match a pod. The sum counts in the place of the first entry with a weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
-    pub weight: u32,
+    pub weight: Option<u32>,
 
     /// Matches pods on nodes in this zone, which is the value of the nodes' label topology.kubernetes.io/zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,6 +346,26 @@ pub struct Preference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// The name of an annotation of the pods, in which a program writes a whole number (64 bits, with a sign). The pod
+    /// with the best number is preferred, and one without a number comes last. The number is read when a leader is
+    /// elected, so a change of it moves no leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub by_annotation: Option<String>,
+
+    /// Which number in byAnnotation is the best one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<NumberOrder>,
+}
+
+/// Which of several numbers is the best.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum NumberOrder {
+    /// The lowest one, as for a lag.
+    Lowest,
+    /// The highest one, as for a position in a log.
+    Highest,
 }
 
 /// Whether another pod can replace a healthy leader.

@@ -32,7 +32,7 @@ pub use consul::{
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, Handover, HandoverOrder, HistoryEntry, Leader,
-    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
+    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, PodSelector, PodSelectorOperator,
     PodSelectorRequirement, Preemption, Preference, WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};

@@ -15,8 +15,8 @@ pub struct Rules {
     pub conditions: Box<[Arc<str>]>,
     /// How long this operator must have seen a pod ready before it may be elected.
     pub min_ready: Duration,
-    /// Weights by node.
-    pub preference: Vec<Preference>,
+    /// What ranks candidates of the same priority, in this order.
+    pub preferences: Vec<Preference>,
     /// Whether a pod with a higher priority takes over from a healthy leader.
     pub preempt: bool,
     /// Whether a healthy leader on a node that is cordoned gives way to a pod on another node.
@@ -29,20 +29,39 @@ impl Default for Rules {
             require_ready: true,
             conditions: Box::default(),
             min_ready: Duration::ZERO,
-            preference: Vec::new(),
+            preferences: Vec::new(),
             preempt: false,
             leave_cordoned: true,
         }
     }
 }
 
-/// A weight for pods on nodes that carry all of these labels.
+/// A reason to prefer some candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preference {
-    /// The number that is added to the weight of a matching pod.
-    pub weight: u32,
-    /// The labels of the node.
-    pub node_labels: Pairs,
+pub enum Preference {
+    /// A weight for pods on nodes that carry all of these labels. All weights count together, in the place of the first.
+    Weight {
+        /// The number that is added to the weight of a matching pod.
+        weight: u32,
+        /// The labels of the node.
+        node_labels: Pairs,
+    },
+    /// The whole number in an annotation of the pod. A pod without one comes last.
+    Number {
+        /// The name of the annotation.
+        annotation: Arc<str>,
+        /// Which numbers come first.
+        best: Best,
+    },
+}
+
+/// Which of several numbers is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Best {
+    /// The lowest one.
+    Lowest,
+    /// The highest one.
+    Highest,
 }
 
 /// Why a pod can't lead. The first eight end a leadership, the rest only prevent a new one.
@@ -154,12 +173,32 @@ pub(super) fn eligible_by_force(
     }
 }
 
-/// The rank of an eligible pod. The pod with the least rank is elected.
+/// The rank of an eligible pod. The pod with the least rank is elected; an earlier field counts more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(bool, bool, Reverse<i64>, Reverse<u64>, Reverse<bool>, bool, Timestamp, String);
+pub struct Rank {
+    suspect: bool,
+    held_back: bool,
+    priority: Reverse<i64>,
+    preferences: Box<[Place]>,
+    shows_leader: Reverse<bool>,
+    outdated: bool,
+    ready_since: Timestamp,
+    name: String,
+}
+
+/// The place of a pod by one preference. The same preference has the same place in all ranks of an election.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// The sum of the weights.
+    Weight(Reverse<u64>),
+    /// The number in this annotation.
+    Lowest(i64, Arc<str>),
+    Highest(Reverse<i64>, Arc<str>),
+    NoNumber,
+}
 
 /// Why one pod is preferred to another: the first difference between their ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advantage {
     /// The other pod failed its probe when it last led, or can't be labelled.
     Trusted,
@@ -169,6 +208,8 @@ pub enum Advantage {
     Priority(i64, i64),
     /// The pod's weight by the preferences, and the other pod's lower one.
     Weight(u64, u64),
+    /// An annotation, the pod's number in it, and the other pod's worse one, if that has any.
+    Number(Arc<str>, i64, Option<i64>),
     /// The pod carries the leader label already.
     Labelled,
     /// The pod was created from a newer template.
@@ -182,27 +223,43 @@ pub enum Advantage {
 impl Rank {
     /// Why this pod is preferred to another one, or `None` if it is not.
     pub fn advantage_over(&self, other: &Self) -> Option<Advantage> {
-        let Self(suspect, held_back, Reverse(priority), Reverse(weight), shows_leader, outdated, ready_since, _) = self;
-        let Self(_, _, Reverse(their_priority), Reverse(their_weight), ..) = other;
+        let by_preference =
+            || self.preferences.iter().zip(&other.preferences).find_map(|(own, other)| own.advantage_over(other));
         (self < other).then(|| {
-            if *suspect != other.0 {
+            if self.suspect != other.suspect {
                 Advantage::Trusted
-            } else if *held_back != other.1 {
+            } else if self.held_back != other.held_back {
                 Advantage::NotHeldBack
-            } else if priority != their_priority {
-                Advantage::Priority(*priority, *their_priority)
-            } else if weight != their_weight {
-                Advantage::Weight(*weight, *their_weight)
-            } else if *shows_leader != other.4 {
+            } else if self.priority != other.priority {
+                Advantage::Priority(self.priority.0, other.priority.0)
+            } else if let Some(advantage) = by_preference() {
+                advantage
+            } else if self.shows_leader != other.shows_leader {
                 Advantage::Labelled
-            } else if *outdated != other.5 {
+            } else if self.outdated != other.outdated {
                 Advantage::NewerTemplate
-            } else if *ready_since != other.6 {
+            } else if self.ready_since != other.ready_since {
                 Advantage::ReadyLonger
             } else {
                 Advantage::Name
             }
         })
+    }
+}
+
+impl Place {
+    fn advantage_over(&self, other: &Self) -> Option<Advantage> {
+        let (own, annotation) = match (self, other) {
+            _ if self >= other => return None,
+            (Self::Weight(own), Self::Weight(other)) => return Some(Advantage::Weight(own.0, other.0)),
+            (Self::Lowest(own, annotation) | Self::Highest(Reverse(own), annotation), _) => (own, annotation),
+            (Self::Weight(_) | Self::NoNumber, _) => return None,
+        };
+        let other = match other {
+            Self::Lowest(other, _) | Self::Highest(Reverse(other), _) => Some(*other),
+            Self::Weight(_) | Self::NoNumber => None,
+        };
+        Some(Advantage::Number(annotation.clone(), *own, other))
     }
 }
 
@@ -222,25 +279,77 @@ pub(super) struct Standing {
 
 /// The rank of a pod.
 pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, standing: Standing) -> Rank {
-    Rank(
-        standing.suspect,
-        standing.held_back,
-        Reverse(priority(pod)),
-        Reverse(weight(node, rules)),
-        Reverse(standing.shows_leader),
-        standing.outdated,
-        pod.ready_since.unwrap_or(Timestamp(i64::MAX)),
-        pod.name.clone(),
-    )
+    Rank {
+        suspect: standing.suspect,
+        held_back: standing.held_back,
+        priority: Reverse(priority(pod)),
+        preferences: places(pod, node, rules),
+        shows_leader: Reverse(standing.shows_leader),
+        outdated: standing.outdated,
+        ready_since: pod.ready_since.unwrap_or(Timestamp(i64::MAX)),
+        name: pod.name.clone(),
+    }
+}
+
+fn places(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Box<[Place]> {
+    let mut weighed = false;
+    let place = |preference: &Preference| match preference {
+        Preference::Weight { .. } => {
+            let first = !std::mem::replace(&mut weighed, true);
+            first.then(|| Place::Weight(Reverse(weight(node, rules))))
+        }
+        Preference::Number { annotation, best } => Some(match (number(pod, annotation), best) {
+            (Some(number), Best::Lowest) => Place::Lowest(number, annotation.clone()),
+            (Some(number), Best::Highest) => Place::Highest(Reverse(number), annotation.clone()),
+            (None, _) => Place::NoNumber,
+        }),
+    };
+    rules.preferences.iter().filter_map(place).collect()
 }
 
 /// The priority that a user gave to a pod, or 0 if it can't be read.
 pub(super) fn priority(pod: &Pod) -> i64 {
-    pod.annotations.get(PRIORITY_ANNOTATION).and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    number(pod, PRIORITY_ANNOTATION).unwrap_or(0)
+}
+
+/// The whole number in an annotation of a pod, if there is one that can be read.
+fn number(pod: &Pod, annotation: &str) -> Option<i64> {
+    pod.annotations.get(annotation)?.trim().parse().ok()
+}
+
+/// Whether two states of a pod differ only in numbers by which an election ranks it. F5: no step is due then. The election reads the
+/// numbers when it elects another leader, for a cause that it sees elsewhere.
+pub fn differ_only_in_numbers(before: &Pod, now: &Pod, rules: &Rules) -> bool {
+    // Most changes are no changes of annotations.
+    if before.annotations == now.annotations {
+        return false;
+    }
+    let ranks = |name: &str| {
+        let names = |preference: &Preference| matches!(preference, Preference::Number { annotation, .. } if **annotation == *name);
+        rules.preferences.iter().any(names)
+    };
+    let others = |pod: &Pod| -> Pairs {
+        let kept = |(name, _): &(&str, &str)| !(ranks(name) && number(pod, name).is_some());
+        pod.annotations.iter().filter(kept).collect()
+    };
+    others(before) == others(now)
+        && Pod { version: now.version, annotations: now.annotations.clone(), ..before.clone() } == *now
 }
 
 /// The defect in the annotations that a user wrote on a pod, as a sentence that says what to write.
-pub fn annotation_defect(pod: &Pod) -> Option<String> {
+pub fn annotation_defect(pod: &Pod, rules: &Rules) -> Option<String> {
+    let names = |preference: &Preference| match preference {
+        Preference::Number { annotation, .. } if number(pod, annotation).is_none() => {
+            let text = pod.annotations.get(annotation)?;
+            Some(format!(
+                "the annotation {annotation} is {text:?}, which is no whole number, so the pod ranks as without it: write for example \"10\""
+            ))
+        }
+        Preference::Number { .. } | Preference::Weight { .. } => None,
+    };
+    if let Some(defect) = rules.preferences.iter().find_map(names) {
+        return Some(defect);
+    }
     if let Some(text) = pod.annotations.get(PRIORITY_ANNOTATION)
         && text.trim().parse::<i64>().is_err()
     {
@@ -264,7 +373,11 @@ fn never_leader(pod: &Pod) -> bool {
 fn weight(node: Option<&Node>, rules: &Rules) -> u64 {
     let Some(node) = node else { return 0 };
     let fits = |wanted: &Pairs| wanted.iter().all(|(k, v)| node.labels.get(k) == Some(v));
-    rules.preference.iter().filter(|p| fits(&p.node_labels)).map(|p| u64::from(p.weight)).sum()
+    let weight = |preference: &Preference| match preference {
+        Preference::Weight { weight, node_labels } if fits(node_labels) => u64::from(*weight),
+        Preference::Weight { .. } | Preference::Number { .. } => 0,
+    };
+    rules.preferences.iter().map(weight).sum()
 }
 
 #[cfg(test)]
@@ -356,7 +469,10 @@ mod tests {
     #[test]
     fn the_order_of_candidates() {
         let rules = Rules {
-            preference: vec![Preference { weight: 5, node_labels: Pairs::from([("zone".into(), "a".into())]) }],
+            preferences: vec![Preference::Weight {
+                weight: 5,
+                node_labels: Pairs::from([("zone".into(), "a".into())]),
+            }],
             ..rules()
         };
         let near = Node { labels: Pairs::from([("zone".into(), "a".into())]), ..Node::default() };
@@ -401,11 +517,47 @@ mod tests {
     }
 
     #[test]
+    fn numbers_and_weights_count_in_the_order_of_the_list() {
+        let number = |annotation: &str, best| Preference::Number { annotation: annotation.into(), best };
+        let zone = || Preference::Weight { weight: 5, node_labels: Pairs::from([("zone".into(), "a".into())]) };
+        let near = Node { labels: Pairs::from([("zone".into(), "a".into())]), ..Node::default() };
+        let (far, lag) = (Node::default(), "example.com/lag");
+        let first = |preferences: Vec<Preference>| {
+            let rules = Rules { preferences, ..rules() };
+            let pods = [
+                (ready("none"), &near),
+                (annotated("odd", lag, "few"), &near),
+                (annotated("behind", lag, "9"), &near),
+                (annotated("ahead", lag, "-3"), &far),
+            ];
+            let mut ranks = pods.map(|(pod, node)| (rank(&pod, Some(node), &rules, Standing::default()), pod.name));
+            ranks.sort();
+            let why: Vec<_> = ranks.windows(2).map(|pair| pair[0].0.advantage_over(&pair[1].0).unwrap()).collect();
+            (ranks.map(|(_, name)| name), why)
+        };
+        let told = |own, other| Advantage::Number(lag.into(), own, other);
+        let (order, why) = first(vec![number(lag, Best::Lowest), zone()]);
+        assert_eq!(order, ["ahead", "behind", "none", "odd"]);
+        assert_eq!(why, [told(-3, Some(9)), told(9, None), Advantage::Name]);
+        let (order, why) = first(vec![zone(), number(lag, Best::Lowest)]);
+        assert_eq!(order, ["behind", "none", "odd", "ahead"]);
+        assert_eq!(why, [told(9, None), Advantage::Name, Advantage::Weight(5, 0)]);
+        let (order, why) = first(vec![number("example.com/other", Best::Lowest), number(lag, Best::Highest)]);
+        assert_eq!(order, ["behind", "ahead", "none", "odd"]);
+        assert_eq!(why, [told(9, Some(-3)), told(-3, None), Advantage::Name]);
+    }
+
+    #[test]
     fn malformed_annotations_are_named_and_harmless() {
         let pod = annotated("a", PRIORITY_ANNOTATION, "high");
         assert_eq!(priority(&pod), 0);
-        assert!(annotation_defect(&pod).unwrap().contains("\"high\""));
-        assert!(annotation_defect(&annotated("a", NEVER_LEADER_ANNOTATION, "maybe")).is_some());
-        assert!(annotation_defect(&annotated("a", PRIORITY_ANNOTATION, " 12 ")).is_none());
+        assert!(annotation_defect(&pod, &rules()).unwrap().contains("\"high\""));
+        let number = Preference::Number { annotation: "example.com/lag".into(), best: Best::Lowest };
+        let ranked = Rules { preferences: vec![number], ..rules() };
+        assert!(annotation_defect(&annotated("a", "example.com/lag", "1.5"), &ranked).unwrap().contains("\"1.5\""));
+        assert!(annotation_defect(&annotated("a", "example.com/lag", "1.5"), &rules()).is_none());
+        assert!(annotation_defect(&ready("a"), &ranked).is_none(), "no number is no defect");
+        assert!(annotation_defect(&annotated("a", NEVER_LEADER_ANNOTATION, "maybe"), &rules()).is_some());
+        assert!(annotation_defect(&annotated("a", PRIORITY_ANNOTATION, " 12 "), &rules()).is_none());
     }
 }

@@ -395,6 +395,34 @@ fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_
     assert_eq!(gone(&mut acting), [("e".into(), true)]);
 }
 
+/// Shows F5.
+#[test]
+fn a_number_that_changes_alone_is_kept_and_no_step_is_due() {
+    let mut index = serving();
+    let (version, uid, mut election) = election(5);
+    let by_lag = json!([{"byAnnotation": "example.com/lag", "order": "Lowest"}]);
+    election.spec.preferences = serde_json::from_value(by_lag).unwrap();
+    index.apply_elections(listed(10, vec![(version, uid, election)]));
+    let mut version = 10;
+    let mut written = |index: &mut Index, annotation: &str, value: &str| {
+        version += 1;
+        let labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
+        let annotations = Pairs::from([(annotation.to_owned(), value.to_owned())]);
+        let pod = Pod { labels, annotations, ..pod("web-0", "a", version) };
+        index.pods().apply(Change::Applied(("n".into(), pod)), Instant::default());
+        assert_eq!(pods(index), [("a", version)]);
+        !index.take_dirty(99).is_empty()
+    };
+    assert!(written(&mut index, "example.com/lag", "1"), "a pod is new");
+    assert!(written(&mut index, "example.com/lag", "2"), "nothing was decided yet");
+    let entry = index.objects.entries_mut().next().unwrap();
+    entry.decisions.step(&Known::new(Instant::default(), &Key::lease("n", "web"), &Locks::default()), &mut 0);
+    assert!(!written(&mut index, "example.com/lag", "3"));
+    assert!(written(&mut index, "example.com/lag", "many"), "which users are told of");
+    assert!(written(&mut index, "example.com/lag", "4"), "and that it is right again");
+    assert!(written(&mut index, "example.com/other", "5"));
+}
+
 /// Compares a walk over all pods with the notes that make such a walk unnecessary.
 fn assert_consistent(index: &Index) {
     for (namespace, content) in &index.objects.namespaces {

@@ -45,6 +45,30 @@ async fn preferences_for_zones_and_nodes_add_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_pod_with_the_best_number_is_elected_and_a_better_one_moves_no_leader() {
+    let lab = Lab::new("number").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let lag = |value: &str| annotated("example.com/lag", value);
+    pods(&lab, vec![("a", PodSpec::default()), ("b", lag("7")), ("c", lag("5")), ("d", lag("1.5"))]).await;
+    let preferences = json!([{"byAnnotation": "example.com/lag", "order": "Lowest"}]);
+    lab.elect(json!({"preferences": preferences, "preemption": "HigherPriority"})).await;
+    lab.wait_leader("c").await;
+    lab.patch_pod("b", json!({"metadata": {"annotations": {"example.com/lag": "-1"}}})).await;
+    lab.patch_pod("a", json!({"metadata": {"annotations": {"example.com/lag": "6"}}})).await;
+    // The operator has seen that change when it has seen a later one.
+    pods(&lab, vec![("e", lag("9"))]).await;
+    lab.wait_candidates(5, 5).await;
+    lab.wait_leader("c").await;
+    for next in ["b", "a", "e", "d"] {
+        let leader = lab.wait_any_leader().await;
+        lab.delete_pod(&leader).await;
+        lab.wait_leader(next).await;
+    }
+    assert_eq!(recorder.assert_promises().await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_leader_gives_way_to_a_higher_priority_only_where_preemption_is_asked_for() {
     let lab = Lab::new("preemption").await;
     let recorder = lab.record().await;

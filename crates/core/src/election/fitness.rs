@@ -286,6 +286,7 @@ impl Fitness {
         if let Some(other) = off {
             return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
         }
+        // F5: a better place by preferences is no reason.
         let preempts = |other: &&Pod| view.rules.preempt && priority(other) > priority(pod);
         let others = others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now));
         match (others.filter(preempts), waits) {

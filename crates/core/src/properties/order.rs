@@ -9,21 +9,25 @@ use proptest::prelude::*;
 use super::{at, config};
 use crate::eligibility::{Rank, Standing, eligible_by_force, rank};
 use crate::{
-    NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod, Preference, Rules, Term, Timestamp,
-    eligible, standing,
+    Advantage, Best, NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod, Preference, Rules,
+    Term, Timestamp, Version, differ_only_in_numbers, eligible, standing,
 };
 
 const CONDITIONS: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
+const NUMBERS: [&str; 2] = ["example.com/lag", "example.com/position"];
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A pod as the cluster may show it, with whatever somebody wrote on it.
 fn pod() -> impl Strategy<Value = Pod> {
-    let priority = prop_oneof![
-        Just(None),
-        any::<i64>().prop_map(|number| Some(number.to_string())),
-        (-2_i64..3).prop_map(|number| Some(format!(" {number}"))),
-        any::<String>().prop_map(Some),
-    ];
+    let number = || {
+        prop_oneof![
+            Just(None),
+            any::<i64>().prop_map(|number| Some(number.to_string())),
+            (-2_i64..3).prop_map(|number| Some(format!(" {number}"))),
+            any::<String>().prop_map(Some),
+        ]
+    };
+    let numbers = [number(), number(), number()];
     let never = prop_oneof![
         6 => Just(None),
         1 => "(true|false| false |False|)".prop_map(Some),
@@ -32,10 +36,14 @@ fn pod() -> impl Strategy<Value = Pod> {
     let flags = prop::array::uniform5(prop::bool::weighted(0.85));
     let conditions = prop::sample::subsequence(&CONDITIONS, 1..=3);
     let since = prop::option::of(prop_oneof![any::<i64>(), 0_i64..3]);
-    (("[a-e]{1,2}", priority, never, conditions), (flags, since, prop::option::of(0_u64..20_000))).prop_map(
-        |((name, priority, never, conditions), ([ready, living, kept, left, bound], since, observed))| {
-            let annotations = [(PRIORITY_ANNOTATION, priority), (NEVER_LEADER_ANNOTATION, never)];
-            let annotations = annotations.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    (("[a-e]{1,2}", numbers, never, conditions), (flags, since, prop::option::of(0_u64..20_000))).prop_map(
+        |(
+            (name, [priority, lag, position], never, conditions),
+            ([ready, living, kept, left, bound], since, observed),
+        )| {
+            let numbers = [(PRIORITY_ANNOTATION, priority), (NUMBERS[0], lag), (NUMBERS[1], position)];
+            let annotations = numbers.into_iter().chain([(NEVER_LEADER_ANNOTATION, never)]);
+            let annotations = annotations.filter_map(|(key, value)| Some((key.to_owned(), value?)));
             Pod {
                 name,
                 annotations: annotations.collect(),
@@ -63,18 +71,21 @@ fn node() -> impl Strategy<Value = Option<Node>> {
 }
 
 fn rules() -> impl Strategy<Value = Rules> {
-    let preference = (prop_oneof![1_u32..4, Just(u32::MAX)], prop::sample::select(&ZONES));
-    let preference = preference.prop_map(|(weight, zone)| Preference {
+    let weight = (prop_oneof![1_u32..4, Just(u32::MAX)], prop::sample::select(&ZONES));
+    let weight = weight.prop_map(|(weight, zone)| Preference::Weight {
         weight,
         node_labels: Pairs::from([("zone".to_owned(), zone.to_owned())]),
     });
+    let number = (prop::sample::select(&NUMBERS), prop::sample::select(&[Best::Lowest, Best::Highest]));
+    let number = number.prop_map(|(name, best)| Preference::Number { annotation: name.into(), best });
+    let preference = prop_oneof![2 => weight, 1 => number];
     let conditions = prop::sample::subsequence(&CONDITIONS, 0..=2);
     let preferences = prop::collection::vec(preference, 0..4);
-    (any::<bool>(), conditions, 0_u64..15_000, preferences).prop_map(|(ready, conditions, wait, preference)| Rules {
+    (any::<bool>(), conditions, 0_u64..15_000, preferences).prop_map(|(ready, conditions, wait, preferences)| Rules {
         require_ready: ready,
         conditions: conditions.into_iter().map(Arc::from).collect(),
         min_ready: Duration::from_millis(if wait < 5_000 { 0 } else { wait }),
-        preference,
+        preferences,
         ..Rules::default()
     })
 }
@@ -99,15 +110,15 @@ fn as_told(
     rules: &Rules,
 ) -> Ordering {
     let (other, other_node, other_failed, other_held, other_leads, other_old) = other;
-    let priority = |pod: &Pod| match pod.annotations.get(PRIORITY_ANNOTATION) {
-        Some(text) => text.trim().parse::<i64>().unwrap_or(0),
-        None => 0,
-    };
+    let number = |pod: &Pod, name: &str| pod.annotations.get(name).and_then(|text| text.trim().parse::<i64>().ok());
+    let priority = |pod: &Pod| number(pod, PRIORITY_ANNOTATION).unwrap_or(0);
     let weight = |node: &Option<Node>| {
         let mut weight = 0;
-        for preference in &rules.preference {
-            if node.as_ref().is_some_and(|node| preference.node_labels.get("zone") == node.labels.get("zone")) {
-                weight += u64::from(preference.weight);
+        for preference in &rules.preferences {
+            if let Preference::Weight { weight: more, node_labels } = preference
+                && node.as_ref().is_some_and(|node| node_labels.get("zone") == node.labels.get("zone"))
+            {
+                weight += u64::from(*more);
             }
         }
         weight
@@ -120,12 +131,21 @@ fn as_told(
         return one_held.cmp(other_held);
     }
     let higher_first = priority(other).cmp(&priority(one));
-    let heavier_first = weight(other_node).cmp(&weight(one_node));
+    // The weights all count where the first of them is, so the others may as well be looked at again.
+    let preferred_first = rules.preferences.iter().map(|preference| match preference {
+        Preference::Weight { .. } => weight(other_node).cmp(&weight(one_node)),
+        Preference::Number { annotation, best } => match (number(one, annotation), number(other, annotation)) {
+            (Some(one), Some(other)) if *best == Best::Lowest => one.cmp(&other),
+            (Some(one), Some(other)) => other.cmp(&one),
+            (one, other) => one.is_none().cmp(&other.is_none()),
+        },
+    });
+    let preferred_first = preferred_first.fold(Ordering::Equal, Ordering::then);
     let leader_first = other_leads.cmp(one_leads);
     let newest_template_first = one_old.cmp(other_old);
     let longest_ready_first = ready_since(one).cmp(&ready_since(other));
     let by_name = one.name.cmp(&other.name);
-    [higher_first, heavier_first, leader_first, newest_template_first, longest_ready_first, by_name]
+    [higher_first, preferred_first, leader_first, newest_template_first, longest_ready_first, by_name]
         .into_iter()
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
@@ -139,6 +159,45 @@ proptest! {
         let of = |known: &Known| rank_of(known, &rules);
         prop_assert_eq!(of(&one).cmp(&of(&other)), as_told(&one, &other, &rules));
         prop_assert_eq!(of(&other).cmp(&of(&one)), as_told(&one, &other, &rules).reverse());
+    }
+
+    #[test]
+    fn the_reason_for_an_order_names_what_differs(one in known(), other in known(), rules in rules()) {
+        let (own, their) = (rank_of(&one, &rules), rank_of(&other, &rules));
+        let advantage = own.advantage_over(&their);
+        prop_assert_eq!(advantage.is_some(), own < their);
+        if let Some(Advantage::Number(annotation, number, other)) = advantage {
+            let wanted = |preference: &Preference| match preference {
+                Preference::Number { annotation: of, best } if *of == annotation => Some(*best),
+                _ => None,
+            };
+            let best = rules.preferences.iter().find_map(wanted).expect("a preference names it");
+            let better = |other| if best == Best::Lowest { number < other } else { number > other };
+            prop_assert!(other.is_none_or(better));
+        }
+    }
+
+    #[test]
+    fn a_change_of_numbers_alone_is_told_from_every_other_change(
+        pod in pod(), lag in any::<i64>(), word in any::<String>(), rules in rules(),
+    ) {
+        let ranks = rules.preferences.iter().any(
+            |preference| matches!(preference, Preference::Number { annotation, .. } if **annotation == *NUMBERS[0]),
+        );
+        let write = |name: &str, value: String| {
+            let mut written = Pod { version: Version(7), ..pod.clone() };
+            written.annotations.insert(name.into(), value);
+            written
+        };
+        let written = write(NUMBERS[0], lag.to_string());
+        let changed = pod.annotations != written.annotations;
+        let was = pod.annotations.get(NUMBERS[0]).is_none_or(|text| text.trim().parse::<i64>().is_ok());
+        prop_assert_eq!(differ_only_in_numbers(&pod, &written, &rules), changed && was && ranks);
+        let unready = Pod { ready: !pod.ready, ..written };
+        prop_assert!(!differ_only_in_numbers(&pod, &unready, &rules));
+        let malformed = write(NUMBERS[0], format!("x{word}"));
+        prop_assert!(!differ_only_in_numbers(&pod, &malformed, &rules));
+        prop_assert!(!differ_only_in_numbers(&pod, &write(PRIORITY_ANNOTATION, word), &rules));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::switchover::Target;
+use crate::{Best, Preference};
 
 const CAUGHT_UP: &str = "example.com/caught-up";
 
@@ -64,5 +65,47 @@ fn by_force_a_pod_leads_without_a_required_condition_and_has_the_hold_to_get_it(
     assert_eq!(lab.run(), NOTHING);
     lab.now = until;
     lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+}
+
+const LAG: &str = "example.com/lag";
+
+/// An election that prefers the pod that lags least.
+fn by_lag(lags: &[&str]) -> Lab {
+    let mut lab = Lab::new(lags.len());
+    lab.rules.preferences = vec![Preference::Number { annotation: LAG.into(), best: Best::Lowest }];
+    for (number, lag) in lags.iter().enumerate() {
+        write_lag(&mut lab, &format!("p{number}"), lag);
+    }
+    lab
+}
+
+fn write_lag(lab: &mut Lab, name: &str, lag: &str) {
+    lab.edit(name, |pod| drop(pod.annotations.insert(LAG.into(), lag.into())));
+}
+
+#[test]
+fn the_pod_with_the_best_number_is_elected_when_the_leader_is_lost() {
+    let mut lab = by_lag(&["5", "3", "4"]);
+    lab.run();
+    assert_eq!(lab.leader(), Some("p1"));
+    write_lag(&mut lab, "p0", "1");
+    lab.unready("p1");
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+}
+
+/// Shows F5.
+#[test]
+fn a_better_number_moves_no_leader_that_is_well_and_writes_nothing() {
+    let mut lab = by_lag(&["5", "6", "7"]);
+    lab.run();
+    for preempt in [false, true] {
+        lab.rules.preempt = preempt;
+        for lag in ["4", "many", "-1"] {
+            write_lag(&mut lab, "p1", lag);
+            assert_eq!(lab.run(), NOTHING);
+        }
+    }
     assert_eq!(lab.leader(), Some("p0"));
 }
