@@ -193,6 +193,10 @@ pub fn advantage(first: &str, advantage: Advantage) -> String {
         Advantage::Number(annotation, own, None) => {
             format!("{first} has {annotation}, {own}, and the other pod has none, or none that is a whole number")
         }
+        Advantage::Apart(label, own, Some(other)) => {
+            format!("{first} has fewer leaders of its group near it, {own} against {other} by {label}")
+        }
+        Advantage::Apart(label, ..) => format!("{first} is on a node with the label {label}, and the other pod is not"),
         Advantage::Labelled => format!("{first} carries the leader label already"),
         Advantage::NewerTemplate => format!("{first} was made from a newer template"),
         Advantage::ReadyLonger => format!("{first} has been ready for longer"),

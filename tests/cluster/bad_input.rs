@@ -114,24 +114,34 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
         (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
-        (with("preferences", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
+        (
+            with("preferences", json!([{"weight": 1}])),
+            "write for example {weight: 10, zone: eu-1a}, {byAnnotation: example.com/lag, order: Lowest} or {spread: {group: shards}}",
+        ),
         (
             with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
             "exactly one of zone and nodeSelector",
         ),
-        (
-            with("preferences", json!([{"byAnnotation": "a.io/lag"}])),
-            "or {byAnnotation: example.com/lag, order: Lowest}",
-        ),
+        (with("preferences", json!([{"byAnnotation": "a.io/lag"}])), "or byAnnotation with order, or spread"),
         (
             with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Lowest", "weight": 1}])),
-            "or {byAnnotation: example.com/lag, order: Lowest}",
+            "or byAnnotation with order, or spread",
         ),
         (with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Least"}])), "\"Lowest\", \"Highest\""),
         (with("preferences", json!([{"byAnnotation": "my lag", "order": "Lowest"}])), "for example example.com/lag"),
         (
             with("preferences", json!([{"byAnnotation": "lictor.dev/priority", "order": "Highest"}])),
             "begins with lictor.dev/, which is reserved",
+        ),
+        (
+            with("preferences", json!([{"spread": {"group": "a"}, "zone": "a"}])),
+            "or byAnnotation with order, or spread",
+        ),
+        (with("preferences", json!([{"spread": {}}])), "spec.preferences[0].spread.group: Required value"),
+        (with("preferences", json!([{"spread": {"group": "My_Shards"}}])), "for example shards"),
+        (
+            with("preferences", json!([{"spread": {"group": "a", "topologyKey": "my zone"}}])),
+            "for example topology.kubernetes.io/zone",
         ),
         (circular, "names an annotation that this election writes itself"),
         (with("preferences", json!([{"weight": 0, "zone": "a"}])), "should be greater than or equal to 1"),

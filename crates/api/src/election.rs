@@ -321,12 +321,13 @@ impl Default for Eligibility {
     }
 }
 
-/// A weight for pods on certain nodes, or an order of pods by a number that a program writes.
+/// A weight for pods on certain nodes, an order of pods by a number that a program writes, or a wish to keep the leaders
+/// of several elections apart.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.byAnnotation) ? has(self.order) && !has(self.weight) && !has(self.zone) && !has(self.nodeSelector) : !has(self.order) && has(self.weight) && has(self.zone) != has(self.nodeSelector)")
-        .message("a preference needs weight and exactly one of zone and nodeSelector, or byAnnotation and order: write for example {weight: 10, zone: eu-1a} or {byAnnotation: example.com/lag, order: Lowest}"),
+    validation = Rule::new("[has(self.weight), has(self.byAnnotation), has(self.spread)].filter(one, one).size() == 1 && has(self.order) == has(self.byAnnotation) && (has(self.weight) ? has(self.zone) != has(self.nodeSelector) : !has(self.zone) && !has(self.nodeSelector))")
+        .message("a preference is weight with exactly one of zone and nodeSelector, or byAnnotation with order, or spread: write for example {weight: 10, zone: eu-1a}, {byAnnotation: example.com/lag, order: Lowest} or {spread: {group: shards}}"),
     validation = Rule::new("!has(self.byAnnotation) || (!format.qualifiedName().validate(self.byAnnotation).hasValue() && !self.byAnnotation.startsWith('lictor.dev/'))")
         .message("byAnnotation is not a valid name of an annotation, or begins with lictor.dev/, which is reserved: write for example example.com/lag")
 )]
@@ -357,6 +358,36 @@ pub struct Preference {
     /// Which number in byAnnotation is the best one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<NumberOrder>,
+
+    /// Prefers pods near which few other elections of a group have their leaders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// The elections that keep their leaders apart, and what counts as near.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!format.qualifiedName().validate(self.topologyKey).hasValue()")
+        .message("spread.topologyKey is not a valid name of a label: write for example topology.kubernetes.io/zone")
+)]
+pub struct Spread {
+    /// The name of the group. All elections of this namespace with a spread of this group belong to it. lictor prefers
+    /// pods near which it has the fewest leaders. At most 63 lower-case letters, digits and '-', with a letter or digit
+    /// at both ends.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("spread.group may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example shards"))]
+    pub group: String,
+
+    /// The label of nodes by whose value two pods are near each other. A pod on a node without the label comes last.
+    /// Default: kubernetes.io/hostname.
+    #[serde(default = "hostname")]
+    #[schemars(length(min = 1, max = 317))]
+    pub topology_key: String,
+}
+
+fn hostname() -> String {
+    "kubernetes.io/hostname".into()
 }
 
 /// Which of several numbers is the best.

@@ -33,7 +33,7 @@ pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, Handover, HandoverOrder, HistoryEntry, Leader,
     LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, PodSelector, PodSelectorOperator,
-    PodSelectorRequirement, Preemption, Preference, WhenLabelInUse, WhenStoreIsLost,
+    PodSelectorRequirement, Preemption, Preference, Spread, WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};

@@ -481,6 +481,10 @@ fn resolve_preference(preference: &api::Preference) -> lictor_core::Preference {
         };
         return lictor_core::Preference::Number { annotation: annotation.as_str().into(), best };
     }
+    if let Some(api::Spread { group, topology_key }) = &preference.spread {
+        let (group, topology_key) = (group.as_str().into(), topology_key.as_str().into());
+        return lictor_core::Preference::Spread { group, topology_key };
+    }
     let zone = preference.zone.iter().map(|zone| (lictor_core::ZONE_LABEL.to_owned(), zone.clone()));
     let node_labels = preference.node_selector.clone().unwrap_or_default().into_iter().chain(zone).collect();
     lictor_core::Preference::Weight { weight: preference.weight.unwrap_or_default(), node_labels }

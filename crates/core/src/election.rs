@@ -256,6 +256,15 @@ impl Election {
         self.records.lock.record()
     }
 
+    /// The pod that leads, or that this operator is making the leader.
+    pub fn coming_leader(&self) -> Option<&Holder> {
+        match &self.records.phase {
+            Phase::Writing(_, intent) | Phase::WriteUnknown(_, intent) => intent.record.holder.as_ref(),
+            Phase::HandingOver(handover) => handover.target(),
+            _ => self.record().filter(|record| record.election == self.id.uid)?.holder.as_ref(),
+        }
+    }
+
     /// H16: whether the record claims that it was written on pods under scopes that this cluster never noted.
     pub fn ignores_claims(&self) -> bool {
         self.records.lock.has_claims()

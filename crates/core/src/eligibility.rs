@@ -1,6 +1,7 @@
 //! Decides which pod may lead, and which of several is preferred.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,16 @@ pub struct Rules {
     pub preempt: bool,
     /// Whether a healthy leader on a node that is cordoned gives way to a pod on another node.
     pub leave_cordoned: bool,
+}
+
+impl Rules {
+    /// The groups of elections that keep their leaders apart, among which this one is.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.preferences.iter().filter_map(|preference| match preference {
+            Preference::Spread { group, .. } => Some(group),
+            Preference::Weight { .. } | Preference::Number { .. } => None,
+        })
+    }
 }
 
 impl Default for Rules {
@@ -53,6 +64,47 @@ pub enum Preference {
         /// Which numbers come first.
         best: Best,
     },
+    /// Few leaders of other elections near the pod. A pod on a node without the label comes last.
+    Spread {
+        /// The elections that keep their leaders apart.
+        group: Arc<str>,
+        /// The label of nodes by which two of them are near each other.
+        topology_key: Arc<str>,
+    },
+}
+
+/// A leader of another election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// A group of that election.
+    pub group: Arc<str>,
+    /// The node of its leader.
+    pub node: String,
+}
+
+/// How many leaders of other elections there are in each place, by the preference that counts them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crowds<'a>(Vec<BTreeMap<&'a str, u32>>);
+
+impl<'a> Crowds<'a> {
+    /// Counts the neighbours, in the order of the preferences.
+    pub(super) fn of(rules: &Rules, neighbours: &[Neighbour], nodes: &'a BTreeMap<String, Node>) -> Self {
+        let crowd = |preference: &Preference| {
+            let mut crowd = BTreeMap::new();
+            let Preference::Spread { group, topology_key } = preference else { return crowd };
+            let near = neighbours.iter().filter(|neighbour| neighbour.group == *group);
+            for place in near.filter_map(|neighbour| nodes.get(&neighbour.node)?.labels.get(topology_key)) {
+                *crowd.entry(place).or_default() += 1;
+            }
+            crowd
+        };
+        Self(rules.preferences.iter().map(crowd).collect())
+    }
+
+    fn near(&self, preference: usize, node: Option<&Node>, topology_key: &str) -> Option<u32> {
+        let place = node?.labels.get(topology_key)?;
+        Some(self.0.get(preference).and_then(|crowd| crowd.get(place)).copied().unwrap_or(0))
+    }
 }
 
 /// Which of several numbers is the best.
@@ -194,7 +246,10 @@ enum Place {
     /// The number in this annotation.
     Lowest(i64, Arc<str>),
     Highest(Reverse<i64>, Arc<str>),
-    NoNumber,
+    /// The number of leaders nearby, by this label.
+    Near(u32, Arc<str>),
+    /// The pod has no such number, or its node no such label.
+    None,
 }
 
 /// Why one pod is preferred to another: the first difference between their ranks.
@@ -210,6 +265,9 @@ pub enum Advantage {
     Weight(u64, u64),
     /// An annotation, the pod's number in it, and the other pod's worse one, if that has any.
     Number(Arc<str>, i64, Option<i64>),
+    /// A label of nodes, the number of other elections' leaders where it has the value of the pod's node, and the higher number for the
+    /// other pod, if its node has the label.
+    Apart(Arc<str>, u32, Option<u32>),
     /// The pod carries the leader label already.
     Labelled,
     /// The pod was created from a newer template.
@@ -252,12 +310,16 @@ impl Place {
         let (own, annotation) = match (self, other) {
             _ if self >= other => return None,
             (Self::Weight(own), Self::Weight(other)) => return Some(Advantage::Weight(own.0, other.0)),
+            (Self::Near(own, label), Self::Near(other, _)) => {
+                return Some(Advantage::Apart(label.clone(), *own, Some(*other)));
+            }
+            (Self::Near(own, label), _) => return Some(Advantage::Apart(label.clone(), *own, None)),
             (Self::Lowest(own, annotation) | Self::Highest(Reverse(own), annotation), _) => (own, annotation),
-            (Self::Weight(_) | Self::NoNumber, _) => return None,
+            (Self::Weight(_) | Self::None, _) => return None,
         };
         let other = match other {
             Self::Lowest(other, _) | Self::Highest(Reverse(other), _) => Some(*other),
-            Self::Weight(_) | Self::NoNumber => None,
+            Self::Weight(_) | Self::Near(..) | Self::None => None,
         };
         Some(Advantage::Number(annotation.clone(), *own, other))
     }
@@ -278,12 +340,12 @@ pub(super) struct Standing {
 }
 
 /// The rank of a pod.
-pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, standing: Standing) -> Rank {
+pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, crowds: &Crowds, standing: Standing) -> Rank {
     Rank {
         suspect: standing.suspect,
         held_back: standing.held_back,
         priority: Reverse(priority(pod)),
-        preferences: places(pod, node, rules),
+        preferences: places(pod, node, rules, crowds),
         shows_leader: Reverse(standing.shows_leader),
         outdated: standing.outdated,
         ready_since: pod.ready_since.unwrap_or(Timestamp(i64::MAX)),
@@ -291,9 +353,9 @@ pub(super) fn rank(pod: &Pod, node: Option<&Node>, rules: &Rules, standing: Stan
     }
 }
 
-fn places(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Box<[Place]> {
+fn places(pod: &Pod, node: Option<&Node>, rules: &Rules, crowds: &Crowds) -> Box<[Place]> {
     let mut weighed = false;
-    let place = |preference: &Preference| match preference {
+    let place = |(at, preference): (usize, &Preference)| match preference {
         Preference::Weight { .. } => {
             let first = !std::mem::replace(&mut weighed, true);
             first.then(|| Place::Weight(Reverse(weight(node, rules))))
@@ -301,10 +363,14 @@ fn places(pod: &Pod, node: Option<&Node>, rules: &Rules) -> Box<[Place]> {
         Preference::Number { annotation, best } => Some(match (number(pod, annotation), best) {
             (Some(number), Best::Lowest) => Place::Lowest(number, annotation.clone()),
             (Some(number), Best::Highest) => Place::Highest(Reverse(number), annotation.clone()),
-            (None, _) => Place::NoNumber,
+            (None, _) => Place::None,
+        }),
+        Preference::Spread { topology_key, .. } => Some(match crowds.near(at, node, topology_key) {
+            Some(leaders) => Place::Near(leaders, topology_key.clone()),
+            None => Place::None,
         }),
     };
-    rules.preferences.iter().filter_map(place).collect()
+    rules.preferences.iter().enumerate().filter_map(place).collect()
 }
 
 /// The priority that a user gave to a pod, or 0 if it can't be read.
@@ -345,7 +411,7 @@ pub fn annotation_defect(pod: &Pod, rules: &Rules) -> Option<String> {
                 "the annotation {annotation} is {text:?}, which is no whole number, so the pod ranks as without it: write for example \"10\""
             ))
         }
-        Preference::Number { .. } | Preference::Weight { .. } => None,
+        Preference::Number { .. } | Preference::Weight { .. } | Preference::Spread { .. } => None,
     };
     if let Some(defect) = rules.preferences.iter().find_map(names) {
         return Some(defect);
@@ -375,7 +441,7 @@ fn weight(node: Option<&Node>, rules: &Rules) -> u64 {
     let fits = |wanted: &Pairs| wanted.iter().all(|(k, v)| node.labels.get(k) == Some(v));
     let weight = |preference: &Preference| match preference {
         Preference::Weight { weight, node_labels } if fits(node_labels) => u64::from(*weight),
-        Preference::Weight { .. } | Preference::Number { .. } => 0,
+        Preference::Weight { .. } | Preference::Number { .. } | Preference::Spread { .. } => 0,
     };
     rules.preferences.iter().map(weight).sum()
 }
@@ -478,12 +544,13 @@ mod tests {
         let near = Node { labels: Pairs::from([("zone".into(), "a".into())]), ..Node::default() };
         let far = Node::default();
         let elder = Pod { ready_since: Some(Timestamp(50)), ..ready("z") };
-        let outdated = rank(&elder, Some(&far), &rules, Standing { outdated: true, ..Standing::default() });
+        let outdated =
+            rank(&elder, Some(&far), &rules, &Crowds::default(), Standing { outdated: true, ..Standing::default() });
         let preferred = annotated("e", PRIORITY_ANNOTATION, "9");
         let standing = Standing { held_back: true, shows_leader: true, ..Standing::default() };
-        let held_back = rank(&preferred, Some(&near), &rules, standing);
+        let held_back = rank(&preferred, Some(&near), &rules, &Crowds::default(), standing);
         let rank = |pod: &Pod, node, suspect, shows_leader| {
-            rank(pod, Some(node), &rules, Standing { suspect, shows_leader, ..Standing::default() })
+            rank(pod, Some(node), &rules, &Crowds::default(), Standing { suspect, shows_leader, ..Standing::default() })
         };
         let order = [
             rank(&annotated("y", PRIORITY_ANNOTATION, "2"), &far, false, false),
@@ -530,7 +597,8 @@ mod tests {
                 (annotated("behind", lag, "9"), &near),
                 (annotated("ahead", lag, "-3"), &far),
             ];
-            let mut ranks = pods.map(|(pod, node)| (rank(&pod, Some(node), &rules, Standing::default()), pod.name));
+            let mut ranks = pods
+                .map(|(pod, node)| (rank(&pod, Some(node), &rules, &Crowds::default(), Standing::default()), pod.name));
             ranks.sort();
             let why: Vec<_> = ranks.windows(2).map(|pair| pair[0].0.advantage_over(&pair[1].0).unwrap()).collect();
             (ranks.map(|(_, name)| name), why)
@@ -545,6 +613,34 @@ mod tests {
         let (order, why) = first(vec![number("example.com/other", Best::Lowest), number(lag, Best::Highest)]);
         assert_eq!(order, ["behind", "ahead", "none", "odd"]);
         assert_eq!(why, [told(9, Some(-3)), told(-3, None), Advantage::Name]);
+    }
+
+    #[test]
+    fn a_pod_far_from_other_leaders_of_the_group_comes_first() {
+        let node = |zone: &str| Node { labels: Pairs::from([("zone".into(), zone.into())]), ..Node::default() };
+        let nodes: BTreeMap<String, Node> =
+            [("a1", node("a")), ("a2", node("a")), ("b1", node("b")), ("c1", node("c")), ("x", Node::default())]
+                .map(|(name, node)| (name.to_owned(), node))
+                .into();
+        let neighbour = |group: &str, node: &str| Neighbour { group: group.into(), node: node.into() };
+        let neighbours = [
+            neighbour("shards", "a1"),
+            neighbour("shards", "a1"),
+            neighbour("shards", "b1"),
+            neighbour("others", "c1"),
+            neighbour("shards", "x"),
+            neighbour("shards", "gone"),
+        ];
+        let spread = Preference::Spread { group: "shards".into(), topology_key: "zone".into() };
+        let number = Preference::Number { annotation: "n".into(), best: Best::Lowest };
+        let rules = Rules { preferences: vec![number, spread], ..rules() };
+        let crowds = Crowds::of(&rules, &neighbours, &nodes);
+        let rank = |name: &str, on: &str| rank(&ready(name), nodes.get(on), &rules, &crowds, Standing::default());
+        let ranks = [rank("z", "c1"), rank("y", "b1"), rank("b", "a1"), rank("c", "a2"), rank("a", "x")];
+        assert!(ranks.is_sorted(), "{ranks:#?}");
+        let why: Vec<_> = ranks.windows(2).map(|pair| pair[0].advantage_over(&pair[1]).unwrap()).collect();
+        let told = |own, other| Advantage::Apart("zone".into(), own, other);
+        assert_eq!(why, [told(0, Some(1)), told(1, Some(2)), Advantage::Name, told(2, None)]);
     }
 
     #[test]

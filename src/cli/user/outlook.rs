@@ -1,7 +1,8 @@
 //! An election's outlook, as far as it can be seen: which pod would be elected, and why. The core decides as it does in
 //! the operator; this module asks the core and puts its decision into words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use lictor_api::{
@@ -11,8 +12,8 @@ use lictor_api::{
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
     Advantage, Contender, Desired, FollowedLock, Following, Forecast, Holder, IdentityRule, IdentitySource, Instant,
-    Known, LockHolder, Locks, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term, Timestamp,
-    Uid, Unavailable, Verdict,
+    Known, LockHolder, Locks, Neighbour, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term,
+    Timestamp, Uid, Unavailable, Verdict,
 };
 use lictor_process::wall;
 use serde::Serialize;
@@ -35,6 +36,8 @@ pub(super) struct Sight {
     pub(super) spec: Result<Resolved, Refusal>,
     pub(super) pods: Seen<Vec<Pod>>,
     pub(super) nodes: Seen<BTreeMap<String, Node>>,
+    /// The leaders of the other elections in its groups.
+    neighbours: Seen<Vec<Neighbour>>,
     /// Its lock, if that is a Lease.
     pub(super) lock: Option<Seen<Stored>>,
     /// The effects of complete Switchovers.
@@ -112,6 +115,7 @@ impl Sight {
             class: class.filter(|_| classes_seen),
             pods: Ok(Vec::new()),
             nodes: Ok(BTreeMap::new()),
+            neighbours: Ok(Vec::new()),
             lock: None,
             holds: Ok(Vec::new()),
             cluster: None,
@@ -128,11 +132,12 @@ impl Sight {
             } else {
                 reader.pods(namespace, &spec.scope.selector).await
             };
+            let neighbours = neighbours(reader, namespace, name, spec).await;
             let nodes = match &pods {
-                Ok(pods) => reader.nodes(pods).await,
+                Ok(pods) => reader.nodes(pods, neighbours.as_deref().unwrap_or_default()).await,
                 Err(_) => Ok(BTreeMap::new()),
             };
-            (pods, nodes)
+            (pods, nodes, neighbours)
         };
         let cluster = async {
             match spec.cluster.as_ref()?.available.as_deref() {
@@ -141,8 +146,9 @@ impl Sight {
             }
         };
         let switchovers = Box::pin(reader.switchovers(Some(namespace)));
-        let (lock, (pods, nodes), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
+        let (lock, (pods, nodes, neighbours), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
         (sight.lock, sight.pods, sight.nodes, sight.cluster) = (lock, pods, nodes, cluster);
+        sight.neighbours = neighbours;
         sight.holds = switchovers.map(|all| {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
@@ -160,6 +166,9 @@ impl Sight {
                 .err()
                 .map(|why| format!("the nodes, so lost and cordoned ones count as healthy: {why}")),
         );
+        if let Err(why) = &self.neighbours {
+            not_visible.push(format!("the other elections, so their leaders count as far away: {why}"));
+        }
         if let Err(why) = &self.holds {
             not_visible.push(format!("the Switchovers, so no pod counts as held back by one: {why}"));
         }
@@ -220,6 +229,7 @@ impl Sight {
             cluster: self.cluster.as_ref().and_then(|cluster| cluster.clone().ok()),
             pods: &pods,
             nodes: &nodes,
+            neighbours: self.neighbours.as_deref().unwrap_or_default(),
             probe_failed: failing.and(leader).map(|leader| (&leader.uid, ProbeFailure::NoAnswer)),
             ..Known::new(NOW, &spec.key, &locks)
         };
@@ -368,6 +378,30 @@ impl Sight {
         }
         blocks
     }
+}
+
+/// Reads where the leaders of the other elections in an election's groups are, as their statuses say.
+async fn neighbours(reader: &Reader, namespace: &str, name: &str, spec: &Resolved) -> Seen<Vec<Neighbour>> {
+    if spec.rules.groups().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let elections = reader.elections(Some(namespace)).await.map_err(|error| error.to_string())?;
+    let node = |other: &LeaderElection| {
+        let leader = other.status.as_ref()?.leader.as_ref()?;
+        leader.node_name.clone().filter(|_| leader.cluster_name.as_deref() == spec.cluster_name())
+    };
+    let spreads = |other: &LeaderElection, group: &str| {
+        let spread = other.spec.preferences.iter().filter_map(|preference| preference.spread.as_ref());
+        spread.into_iter().any(|spread| spread.group == group)
+    };
+    let groups: BTreeSet<&Arc<str>> = spec.rules.groups().collect();
+    let others = elections.iter().filter(|other| other.name_any() != name);
+    let others = others.filter_map(|other| Some((other, node(other)?)));
+    let found = others.flat_map(|(other, node)| {
+        let shared = groups.iter().filter(move |group| spreads(other, group));
+        shared.map(move |group| Neighbour { group: Arc::clone(group), node: node.clone() })
+    });
+    Ok(found.collect())
 }
 
 /// Returns an election's spec as its lictor reads it, and the class, unless it is the built-in one.

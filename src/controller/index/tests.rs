@@ -423,6 +423,39 @@ fn a_number_that_changes_alone_is_kept_and_no_step_is_due() {
     assert!(written(&mut index, "example.com/other", "5"));
 }
 
+#[test]
+fn an_election_knows_where_the_other_elections_of_its_groups_have_their_leaders() {
+    let mut index = serving();
+    let mut put = |namespace: &str, name: &str, group: Option<&str>, node: Option<&str>| {
+        let (version, _, mut object) = election(5);
+        let uid = Uid(format!("{namespace}/{name}"));
+        object.metadata.namespace = Some(namespace.into());
+        object.metadata.name = Some(name.into());
+        object.metadata.uid = Some(uid.0.clone());
+        let spread = |group| json!([{"weight": 1, "zone": "z"}, {"spread": {"group": group}}]);
+        object.spec.preferences = group.map(|group| serde_json::from_value(spread(group)).unwrap()).unwrap_or_default();
+        index.apply_elections(Change::Applied((version, uid.clone(), object)));
+        let holder = Holder { pod: Some("p".into()), uid: Uid("p".into()), node: node.map(Into::into), ip: None };
+        let stored = Stored::Ours(version, Record { election: uid, holder: Some(holder), ..record() });
+        let event = StoreEvent::Changed(Key::lease(namespace, name), version, stored);
+        index.records().apply(event, Instant::default());
+    };
+    put("n", "web", Some("shards"), Some("n1"));
+    put("n", "one", Some("shards"), Some("n2"));
+    put("n", "same", Some("shards"), Some("n2"));
+    put("n", "nowhere", Some("shards"), None);
+    put("n", "other", Some("others"), Some("n3"));
+    put("n", "none", None, Some("n4"));
+    put("m", "far", Some("shards"), Some("n5"));
+    let mut near = |name: &str| {
+        let found = index.find(&Namespace::from("n").election(name)).unwrap();
+        found.neighbours.into_iter().map(|neighbour| neighbour.node).collect::<Vec<_>>()
+    };
+    assert_eq!(near("web"), ["n2", "n2"]);
+    assert_eq!(near("one"), ["n2", "n1"]);
+    assert!(near("other").is_empty() && near("none").is_empty());
+}
+
 /// Compares a walk over all pods with the notes that make such a walk unnecessary.
 fn assert_consistent(index: &Index) {
     for (namespace, content) in &index.objects.namespaces {

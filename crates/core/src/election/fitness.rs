@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::holder::{Held, Holders, may_lead};
 use super::terms::Terms;
 use super::troubles::Troubles;
-use crate::eligibility::{Rank, Standing, priority, rank};
+use crate::eligibility::{Crowds, Rank, Standing, priority, rank};
 use crate::handover::Seen;
 use crate::identity::Identity;
 use crate::step::Step;
@@ -286,7 +286,7 @@ impl Fitness {
         if let Some(other) = off {
             return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
         }
-        // F5: a better place by preferences is no reason.
+        // F5: a better place by preferences is no reason. So two elections that avoid each other settle, whoever decides first.
         let preempts = |other: &&Pod| view.rules.preempt && priority(other) > priority(pod);
         let others = others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now));
         match (others.filter(preempts), waits) {
@@ -383,10 +383,10 @@ impl Fitness {
         step: &mut Step<'a>,
     ) -> Option<&'a Pod> {
         let view = step.view;
-        let templates = templates(view);
+        let comparison = Comparison::of(view);
         let mut best: Option<(Rank, &'a Pod)> = None;
         for pod in candidates(view) {
-            match self.assess(pod, record, troubles, beside, view, &templates) {
+            match self.assess(pod, record, troubles, beside, view, &comparison) {
                 Ok(rank) => {
                     if best.as_ref().is_none_or(|(other, _)| rank < *other) {
                         best = Some((rank, pod));
@@ -408,7 +408,7 @@ impl Fitness {
         troubles: &Troubles,
         beside: bool,
         view: &View,
-        templates: &Templates,
+        comparison: &Comparison,
     ) -> Result<Rank, NotEligible> {
         let node = node_of(pod, view);
         eligible(pod, node, view.rules, view.now)?;
@@ -418,9 +418,9 @@ impl Fitness {
             suspect,
             held_back: view.switchovers.holds_back(&pod.uid, record, view.now),
             shows_leader: view.scope.markings.shows_leader(pod),
-            outdated: templates.is_outdated(pod),
+            outdated: comparison.templates.is_outdated(pod),
         };
-        Ok(rank(pod, node, view.rules, standing))
+        Ok(rank(pod, node, view.rules, &comparison.crowds, standing))
     }
 
     /// The moment until which a leader that is not fit may recover, if it may.
@@ -477,12 +477,12 @@ impl Fitness {
         let candidates = view.pods.iter().copied().filter(|pod| {
             pod.uid != *leader && troubles.may_be_tried(&pod.uid, view.now) && view.selects(pod) && fits(pod)
         });
-        let templates = templates(view);
+        let Comparison { templates, crowds } = Comparison::of(view);
         candidates.min_by_key(|pod| {
             let (suspect, outdated) = (self.suspects.contains(&pod.uid), templates.is_outdated(pod));
             let held_back = view.switchovers.holds_back(&pod.uid, record, view.now);
             let standing = Standing { suspect, held_back, shows_leader: false, outdated };
-            (self.unanswered.contains(&pod.uid), rank(pod, node_of(pod, view), view.rules, standing))
+            (self.unanswered.contains(&pod.uid), rank(pod, node_of(pod, view), view.rules, &crowds, standing))
         })
     }
 
@@ -529,9 +529,19 @@ pub(super) fn candidates<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> +
     view.pods.iter().copied().filter(|pod| view.selects(pod))
 }
 
-/// The newest templates of the candidates.
-pub(super) fn templates<'a>(view: &View<'a>) -> Templates<'a> {
-    Templates::newest(&candidates(view))
+/// What candidates are compared by, and what no candidate shows by itself.
+pub(super) struct Comparison<'a> {
+    /// The newest templates of the candidates.
+    templates: Templates<'a>,
+    /// Where leaders of other elections are.
+    crowds: Crowds<'a>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn of(view: &View<'a>) -> Self {
+        let crowds = Crowds::of(view.rules, view.neighbours, view.known.nodes);
+        Self { templates: Templates::newest(&candidates(view)), crowds }
+    }
 }
 
 fn has_leftover(pod: &Pod, record: &Record) -> bool {

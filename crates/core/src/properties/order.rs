@@ -7,14 +7,16 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{at, config};
-use crate::eligibility::{Rank, Standing, eligible_by_force, rank};
+use crate::eligibility::{Crowds, Rank, Standing, eligible_by_force, rank};
 use crate::{
-    Advantage, Best, NEVER_LEADER_ANNOTATION, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod, Preference, Rules,
-    Term, Timestamp, Version, differ_only_in_numbers, eligible, standing,
+    Advantage, Best, NEVER_LEADER_ANNOTATION, Neighbour, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod,
+    Preference, Rules, Term, Timestamp, Version, differ_only_in_numbers, eligible, standing,
 };
 
 const CONDITIONS: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
 const NUMBERS: [&str; 2] = ["example.com/lag", "example.com/position"];
+/// The zone of each other leader.
+const LEADERS_NEAR: [&str; 3] = ["a", "a", "b"];
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A pod as the cluster may show it, with whatever somebody wrote on it.
@@ -78,7 +80,8 @@ fn rules() -> impl Strategy<Value = Rules> {
     });
     let number = (prop::sample::select(&NUMBERS), prop::sample::select(&[Best::Lowest, Best::Highest]));
     let number = number.prop_map(|(name, best)| Preference::Number { annotation: name.into(), best });
-    let preference = prop_oneof![2 => weight, 1 => number];
+    let spread = Just(Preference::Spread { group: "shards".into(), topology_key: "zone".into() });
+    let preference = prop_oneof![3 => weight, 2 => number, 1 => spread];
     let conditions = prop::sample::subsequence(&CONDITIONS, 0..=2);
     let preferences = prop::collection::vec(preference, 0..4);
     (any::<bool>(), conditions, 0_u64..15_000, preferences).prop_map(|(ready, conditions, wait, preferences)| Rules {
@@ -99,8 +102,12 @@ fn known() -> impl Strategy<Value = Known> {
 }
 
 fn rank_of((pod, node, failed, held, leads, old): &Known, rules: &Rules) -> Rank {
+    let neighbours = LEADERS_NEAR.map(|zone| Neighbour { group: "shards".into(), node: zone.into() });
+    let node_of = |zone: &str| Node { labels: Pairs::from([("zone".to_owned(), zone.to_owned())]), ..Node::default() };
+    let nodes = LEADERS_NEAR.map(|zone| (zone.to_owned(), node_of(zone))).into();
+    let crowds = Crowds::of(rules, &neighbours, &nodes);
     let standing = Standing { suspect: *failed, held_back: *held, shows_leader: *leads, outdated: *old };
-    rank(pod, node.as_ref(), rules, standing)
+    rank(pod, node.as_ref(), rules, &crowds, standing)
 }
 
 /// The order that users are told of, in other words than the program's.
@@ -123,6 +130,10 @@ fn as_told(
         }
         weight
     };
+    let near = |node: &Option<Node>| {
+        let zone = node.as_ref()?.labels.get("zone")?;
+        Some(LEADERS_NEAR.iter().filter(|leader| **leader == zone).count())
+    };
     let ready_since = |pod: &Pod| pod.ready_since.map_or(i64::MAX, |since| since.0);
     if one_failed != other_failed {
         return one_failed.cmp(other_failed);
@@ -137,6 +148,10 @@ fn as_told(
         Preference::Number { annotation, best } => match (number(one, annotation), number(other, annotation)) {
             (Some(one), Some(other)) if *best == Best::Lowest => one.cmp(&other),
             (Some(one), Some(other)) => other.cmp(&one),
+            (one, other) => one.is_none().cmp(&other.is_none()),
+        },
+        Preference::Spread { .. } => match (near(one_node), near(other_node)) {
+            (Some(one), Some(other)) => one.cmp(&other),
             (one, other) => one.is_none().cmp(&other.is_none()),
         },
     });

@@ -109,3 +109,56 @@ fn a_better_number_moves_no_leader_that_is_well_and_writes_nothing() {
     }
     assert_eq!(lab.leader(), Some("p0"));
 }
+
+/// An election whose pod p0 is in zone z0, p1 in z1, and so on, and that avoids the zones of other leaders.
+fn spread(pods: usize) -> Lab {
+    let mut lab = Lab::new(pods);
+    lab.rules.preferences = vec![Preference::Spread { group: "shards".into(), topology_key: "zone".into() }];
+    for number in 0..pods {
+        let labels = Pairs::from([("zone".to_owned(), format!("z{number}"))]);
+        lab.nodes.insert(format!("n{number}"), Node { labels, ..Node::default() });
+        lab.edit(&format!("p{number}"), |pod| pod.node = Some(format!("n{number}")));
+    }
+    lab
+}
+
+fn lead_on(lab: &mut Lab, nodes: &[&str]) {
+    lab.neighbours = nodes.iter().map(|node| Neighbour { group: "shards".into(), node: (*node).into() }).collect();
+}
+
+/// Shows F5.
+#[test]
+fn leaders_are_spread_when_they_are_elected_and_not_moved_apart_later() {
+    let mut lab = spread(3);
+    lead_on(&mut lab, &["n0", "n2"]);
+    lab.run();
+    assert_eq!(lab.leader(), Some("p1"));
+    for preempt in [false, true] {
+        lab.rules.preempt = preempt;
+        lead_on(&mut lab, &["n1", "n1", "n2"]);
+        assert_eq!(lab.run(), NOTHING, "a leader that is well stays beside others");
+    }
+    lab.unready("p1");
+    lab.run();
+    assert_eq!(lab.leader(), Some("p0"));
+    lab.unready("p0");
+    lab.run();
+    assert_eq!(lab.leader(), Some("p2"), "it is a preference, and no requirement");
+}
+
+#[test]
+fn who_is_about_to_lead_is_told_before_the_record_is_written() {
+    let mut lab = spread(2);
+    let node = |lab: &Lab| lab.election.coming_leader().and_then(|holder| holder.node.clone());
+    assert_eq!(node(&lab), None);
+    let sent = lab.step();
+    assert_eq!(sent.iter().map(in_words).collect::<Vec<_>>(), ["WriteRecord 1 p0"]);
+    assert_eq!(node(&lab).as_deref(), Some("n0"));
+    let (op, outcome) = lab.answer(&sent[0], "").unwrap();
+    lab.election.take(op, outcome, lab.now);
+    lab.run();
+    assert_eq!(node(&lab).as_deref(), Some("n0"));
+    lab.unready("p0");
+    lab.step();
+    assert_eq!(node(&lab).as_deref(), Some("n1"), "it gives its place up when another one is chosen");
+}
