@@ -156,6 +156,11 @@ impl From<Unavailable> for NotEligible {
 }
 
 impl NotEligible {
+    /// Whether a user may make the pod the leader all the same, by force.
+    pub fn yields_to_force(&self) -> bool {
+        matches!(self, Self::NotReady | Self::ConditionNotTrue(_) | Self::NodeCordoned | Self::ReadyTooShortly(_))
+    }
+
     /// Whether the same pod is likely to recover by itself, so that a failover delay makes sense.
     pub fn may_recover(&self) -> bool {
         matches!(self, Self::NodeLost | Self::NotReady | Self::ConditionNotTrue(_) | Self::Unavailable)

@@ -187,13 +187,7 @@ pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Troubl
             format!("{to} has the annotation lictor.dev/never-leader: choose another pod, or remove the annotation"),
         ),
         Obstacle::NotEligible(why) => {
-            let may_force = matches!(
-                why,
-                NotEligible::NotReady
-                    | NotEligible::ConditionNotTrue(_)
-                    | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_)
-            );
-            let or = if may_force { ", or elect it anyway with spec.force" } else { "" };
+            let or = if why.yields_to_force() { ", or elect it anyway with spec.force" } else { "" };
             let message = format!("{to} can't be elected: {}. Let it wait with spec.deadlineSeconds{or}", not_eligible(why));
             ("NotEligible", true, message)
         }

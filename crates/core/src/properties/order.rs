@@ -270,6 +270,9 @@ proptest! {
         let open = node.clone().map(|node| Node { cordoned: false, ..node });
         let patient = Rules { min_ready: Duration::ZERO, ..rules.clone() };
         prop_assert_eq!(&by_force, &eligible(&ready, open.as_ref(), &patient, at(now)));
+        if let (Err(why), Ok(())) = (eligible(&pod, node.as_ref(), &rules, at(now)), &by_force) {
+            prop_assert!(why.yields_to_force());
+        }
         prop_assert!(by_force.is_ok() || eligible(&pod, node.as_ref(), &rules, at(now)).is_err());
     }
 
