@@ -211,6 +211,11 @@ impl Election {
             || self.lingers
     }
 
+    /// Whether the election awaits nothing, not even a newer version of a pod.
+    pub fn is_idle(&self) -> bool {
+        !self.is_unfinished() && matches!(self.records.phase, Phase::Idle) && self.pod_writes.is_idle()
+    }
+
     /// The moment until which the election keeps the lock without a leader, because workloads are still ending.
     pub fn winding_down(&self) -> Option<Instant> {
         self.workloads.winding_down()

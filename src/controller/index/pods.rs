@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use lictor_core::{
-    ELECTION_ANNOTATION, Instant, Locks, Membership, Names, Pod, Selector, StoreId, Uid, Version,
+    ELECTION_ANNOTATION, Election, Instant, Locks, Membership, Names, Pod, Selector, StoreId, Uid, Version,
     differ_only_in_numbers,
 };
 use lictor_kubernetes::Change;
@@ -82,7 +82,7 @@ impl Pods<'_> {
             }
             let election = namespace.election(&name);
             // F5.
-            let idle = entry.election().is_some_and(|election| !election.is_unfinished());
+            let idle = entry.election().is_some_and(Election::is_idle);
             let ranks =
                 |before: &Pod| entry.spec().is_some_and(|spec| differ_only_in_numbers(before, pod, &spec.rules));
             if (!concerned && !winds_down) || (idle && before.as_ref().is_some_and(ranks)) {
