@@ -21,7 +21,7 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_api::{Classes, LeaderElection};
-use lictor_core::{Deletions, Election, Instant, Key, Locks, Neighbour, Node, Rival, StoreId, Uid, Version};
+use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, OtherLeader, Rival, StoreId, Uid, Version};
 use lictor_kubernetes::Change;
 
 use self::clusters::Clusters;
@@ -68,7 +68,7 @@ pub(super) struct ElectionContext<'a> {
     pub(super) switchovers: Option<&'a mut OfElection>,
     pub(super) nodes: &'a BTreeMap<String, Node>,
     /// The leaders from which its own leader keeps apart.
-    pub(super) neighbours: Vec<Neighbour>,
+    pub(super) other_leaders: Vec<OtherLeader>,
     pub(super) locks: &'a Locks,
     /// The holder of its lock, if that is another cluster.
     pub(super) rival: Option<&'a Rival>,
@@ -346,7 +346,7 @@ impl Index {
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<ElectionContext<'_>> {
         let Self { objects, nodes, locks, clusters, .. } = self;
         let content = objects.namespaces.get_mut(&election.namespace)?;
-        let neighbours = content.neighbours(&election.name, locks);
+        let other_leaders = content.other_leaders(&election.name, locks);
         let Content { pods, labels, elections, workloads, services, slices, switchovers, .. } = content;
         let around = Surroundings { pods, labels, workloads, services, slices };
         let (entry, switchovers) = (elections.get_mut(&election.name)?, switchovers.get_mut(&election.name));
@@ -359,7 +359,7 @@ impl Index {
             around,
             switchovers,
             nodes: &nodes.known,
-            neighbours,
+            other_leaders,
             locks,
             rival,
             told,

@@ -75,7 +75,7 @@ pub enum Preference {
 
 /// A leader of another election.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct OtherLeader {
     /// A group of that election.
     pub group: Arc<str>,
     /// The node of its leader.
@@ -87,13 +87,13 @@ pub struct Neighbour {
 pub(super) struct Crowds<'a>(Vec<BTreeMap<&'a str, u32>>);
 
 impl<'a> Crowds<'a> {
-    /// Counts the neighbours, in the order of the preferences.
-    pub(super) fn of(rules: &Rules, neighbours: &[Neighbour], nodes: &'a BTreeMap<String, Node>) -> Self {
+    /// Counts the other leaders, in the order of the preferences.
+    pub(super) fn of(rules: &Rules, other_leaders: &[OtherLeader], nodes: &'a BTreeMap<String, Node>) -> Self {
         let crowd = |preference: &Preference| {
             let mut crowd = BTreeMap::new();
             let Preference::Spread { group, topology_key } = preference else { return crowd };
-            let near = neighbours.iter().filter(|neighbour| neighbour.group == *group);
-            for place in near.filter_map(|neighbour| nodes.get(&neighbour.node)?.labels.get(topology_key)) {
+            let near = other_leaders.iter().filter(|other_leader| other_leader.group == *group);
+            for place in near.filter_map(|other_leader| nodes.get(&other_leader.node)?.labels.get(topology_key)) {
                 *crowd.entry(place).or_default() += 1;
             }
             crowd
@@ -627,19 +627,19 @@ mod tests {
             [("a1", node("a")), ("a2", node("a")), ("b1", node("b")), ("c1", node("c")), ("x", Node::default())]
                 .map(|(name, node)| (name.to_owned(), node))
                 .into();
-        let neighbour = |group: &str, node: &str| Neighbour { group: group.into(), node: node.into() };
-        let neighbours = [
-            neighbour("shards", "a1"),
-            neighbour("shards", "a1"),
-            neighbour("shards", "b1"),
-            neighbour("others", "c1"),
-            neighbour("shards", "x"),
-            neighbour("shards", "gone"),
+        let other_leader = |group: &str, node: &str| OtherLeader { group: group.into(), node: node.into() };
+        let other_leaders = [
+            other_leader("shards", "a1"),
+            other_leader("shards", "a1"),
+            other_leader("shards", "b1"),
+            other_leader("others", "c1"),
+            other_leader("shards", "x"),
+            other_leader("shards", "gone"),
         ];
         let spread = Preference::Spread { group: "shards".into(), topology_key: "zone".into() };
         let number = Preference::Number { annotation: "n".into(), best: Best::Lowest };
         let rules = Rules { preferences: vec![number, spread], ..rules() };
-        let crowds = Crowds::of(&rules, &neighbours, &nodes);
+        let crowds = Crowds::of(&rules, &other_leaders, &nodes);
         let rank = |name: &str, on: &str| rank(&ready(name), nodes.get(on), &rules, &crowds, Standing::default());
         let ranks = [rank("z", "c1"), rank("y", "b1"), rank("b", "a1"), rank("c", "a2"), rank("a", "x")];
         assert!(ranks.is_sorted(), "{ranks:#?}");

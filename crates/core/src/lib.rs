@@ -66,7 +66,7 @@ pub use contest::{Contest, Marks};
 pub use deletions::Deletions;
 pub use election::{Contender, Election, Forecast, Stays, Verdict, forecast};
 pub use eligibility::{
-    Advantage, Best, Neighbour, NotEligible, Preference, Rank, Rules, Unavailable, annotation_defect,
+    Advantage, Best, NotEligible, OtherLeader, Preference, Rank, Rules, Unavailable, annotation_defect,
     differ_only_in_numbers, eligible, standing,
 };
 pub use flapping::Flapping;

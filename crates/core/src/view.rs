@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::switchover::Switchovers;
 use crate::{
-    Following, Instant, JobPlan, Key, LockValidity, Locks, Neighbour, Node, NotEligible, PlacedBid, Pod, ProbeFailure,
-    Record, Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Unavailable, Workload,
+    Following, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, OtherLeader, PlacedBid, Pod,
+    ProbeFailure, Record, Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Unavailable,
+    Workload,
 };
 
 /// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
@@ -74,7 +75,7 @@ pub struct Known<'a> {
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
     /// The leaders of other elections that spread their leaders as this one does.
-    pub neighbours: &'a [Neighbour],
+    pub other_leaders: &'a [OtherLeader],
     /// The pod whose probe fails, if it is the leader, and how.
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
     /// The pod whose probe has succeeded since it became the leader, if any has.
@@ -125,7 +126,7 @@ impl<'a> Known<'a> {
             routing: Routing::Off,
             slices: &[],
             nodes: &NO_NODES,
-            neighbours: &[],
+            other_leaders: &[],
             probe_failed: None,
             probe_answered: None,
             switchovers: Switchovers::default(),

@@ -12,7 +12,7 @@ use lictor_api::{
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
     Advantage, Contender, Desired, FollowedLock, Following, Forecast, Holder, IdentityRule, IdentitySource, Instant,
-    Known, LockHolder, Locks, Neighbour, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term,
+    Known, LockHolder, Locks, Node, NotEligible, NotHeld, OtherLeader, Pod, ProbeFailure, Rank, Record, Stored, Term,
     Timestamp, Uid, Unavailable, Verdict,
 };
 use lictor_process::wall;
@@ -37,7 +37,7 @@ pub(super) struct Sight {
     pub(super) pods: Seen<Vec<Pod>>,
     pub(super) nodes: Seen<BTreeMap<String, Node>>,
     /// The leaders of the other elections in its groups.
-    neighbours: Seen<Vec<Neighbour>>,
+    other_leaders: Seen<Vec<OtherLeader>>,
     /// Its lock, if that is a Lease.
     pub(super) lock: Option<Seen<Stored>>,
     /// The effects of complete Switchovers.
@@ -115,7 +115,7 @@ impl Sight {
             class: class.filter(|_| classes_seen),
             pods: Ok(Vec::new()),
             nodes: Ok(BTreeMap::new()),
-            neighbours: Ok(Vec::new()),
+            other_leaders: Ok(Vec::new()),
             lock: None,
             holds: Ok(Vec::new()),
             cluster: None,
@@ -132,12 +132,12 @@ impl Sight {
             } else {
                 reader.pods(namespace, &spec.scope.selector).await
             };
-            let neighbours = neighbours(reader, namespace, name, spec).await;
+            let other_leaders = other_leaders(reader, namespace, name, spec).await;
             let nodes = match &pods {
-                Ok(pods) => reader.nodes(pods, neighbours.as_deref().unwrap_or_default()).await,
+                Ok(pods) => reader.nodes(pods, other_leaders.as_deref().unwrap_or_default()).await,
                 Err(_) => Ok(BTreeMap::new()),
             };
-            (pods, nodes, neighbours)
+            (pods, nodes, other_leaders)
         };
         let cluster = async {
             match spec.cluster.as_ref()?.available.as_deref() {
@@ -146,9 +146,9 @@ impl Sight {
             }
         };
         let switchovers = Box::pin(reader.switchovers(Some(namespace)));
-        let (lock, (pods, nodes, neighbours), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
+        let (lock, (pods, nodes, other_leaders), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
         (sight.lock, sight.pods, sight.nodes, sight.cluster) = (lock, pods, nodes, cluster);
-        sight.neighbours = neighbours;
+        sight.other_leaders = other_leaders;
         sight.holds = switchovers.map(|all| {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
@@ -166,7 +166,7 @@ impl Sight {
                 .err()
                 .map(|why| format!("the nodes, so lost and cordoned ones count as healthy: {why}")),
         );
-        if let Err(why) = &self.neighbours {
+        if let Err(why) = &self.other_leaders {
             not_visible.push(format!("the other elections, so their leaders count as far away: {why}"));
         }
         if let Err(why) = &self.holds {
@@ -229,7 +229,7 @@ impl Sight {
             cluster: self.cluster.as_ref().and_then(|cluster| cluster.clone().ok()),
             pods: &pods,
             nodes: &nodes,
-            neighbours: self.neighbours.as_deref().unwrap_or_default(),
+            other_leaders: self.other_leaders.as_deref().unwrap_or_default(),
             probe_failed: failing.and(leader).map(|leader| (&leader.uid, ProbeFailure::NoAnswer)),
             ..Known::new(NOW, &spec.key, &locks)
         };
@@ -381,7 +381,7 @@ impl Sight {
 }
 
 /// Reads where the leaders of the other elections in an election's groups are, as their statuses say.
-async fn neighbours(reader: &Reader, namespace: &str, name: &str, spec: &Resolved) -> Seen<Vec<Neighbour>> {
+async fn other_leaders(reader: &Reader, namespace: &str, name: &str, spec: &Resolved) -> Seen<Vec<OtherLeader>> {
     if spec.rules.groups().next().is_none() {
         return Ok(Vec::new());
     }
@@ -399,7 +399,7 @@ async fn neighbours(reader: &Reader, namespace: &str, name: &str, spec: &Resolve
     let others = others.filter_map(|other| Some((other, node(other)?)));
     let found = others.flat_map(|(other, node)| {
         let shared = groups.iter().filter(move |group| spreads(other, group));
-        shared.map(move |group| Neighbour { group: Arc::clone(group), node: node.clone() })
+        shared.map(move |group| OtherLeader { group: Arc::clone(group), node: node.clone() })
     });
     Ok(found.collect())
 }
@@ -433,11 +433,20 @@ fn cluster_name(spec: &Resolved) -> String {
 fn stays(leader: &str, contenders: &[Contender], spec: &Resolved) -> String {
     let ranks = |one: &&Contender| one.chance.is_ok();
     let first = contenders.first().filter(ranks).map(|first| first.pod.name.as_str());
-    let protected = contenders.iter().find(|one| one.pod.name == leader).and_then(|own| own.protected);
+    let own = contenders.iter().find(|one| one.pod.name == leader);
+    let protected = own.and_then(|own| own.protected);
+    let advantage = || {
+        let (first, own) = (contenders.first()?.chance.as_ref().ok()?, own?.chance.as_ref().ok()?);
+        first.advantage_over(own)
+    };
+    let preferred = matches!(advantage(), Some(Advantage::Weight(..) | Advantage::Number(..) | Advantage::Apart(..)));
     if let Some(followed) = &spec.followed {
         return format!("{leader} remains the leader as long as it holds {}", followed.told());
     }
     match (first.filter(|first| *first != leader), protected) {
+        (Some(first), _) if preferred => format!(
+            "{leader} is healthy and remains the leader; {first} would rank higher, but spec.preferences move no leader"
+        ),
         (Some(first), _) if !spec.rules.preempt => format!(
             "{leader} is healthy and remains the leader; {first} would rank higher, but spec.preemption is Never"
         ),

@@ -18,7 +18,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
-    Failure, Instant, Key, Neighbour, Node, Pod, Selector, Stored, Timestamp, Unavailable, WorkloadId, WorkloadKind,
+    Failure, Instant, Key, Node, OtherLeader, Pod, Selector, Stored, Timestamp, Unavailable, WorkloadId, WorkloadKind,
 };
 use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
 use lictor_process::wall;
@@ -174,7 +174,7 @@ impl Reader {
     }
 
     /// Reads the nodes of these pods, and these other ones.
-    pub(super) async fn nodes(&self, pods: &[Pod], others: &[Neighbour]) -> Seen<BTreeMap<String, Node>> {
+    pub(super) async fn nodes(&self, pods: &[Pod], others: &[OtherLeader]) -> Seen<BTreeMap<String, Node>> {
         let others = others.iter().map(|other| other.node.clone());
         let names: BTreeSet<String> = pods.iter().filter_map(|pod| pod.node.clone()).chain(others).collect();
         read_nodes(&self.client, names, self.timeout).await.map_err(own)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use lictor_api::LeaderElection;
-use lictor_core::{Deletions, Locks, Names, Neighbour, PodCache, Slice, StoreId, Uid, Version};
+use lictor_core::{Deletions, Locks, Names, OtherLeader, PodCache, Slice, StoreId, Uid, Version};
 
 use super::dirty::Dirty;
 use super::mentions::{Mention, Mentions};
@@ -58,16 +58,16 @@ impl Content {
 
     /// The leaders, present or coming, of the other elections in an election's groups. Elections are decided one after the other, so of
     /// several that elect at once, each sees whom the ones before it have chosen.
-    pub(super) fn neighbours(&self, election: &str, locks: &Locks) -> Vec<Neighbour> {
+    pub(super) fn other_leaders(&self, election: &str, locks: &Locks) -> Vec<OtherLeader> {
         let spec = self.elections.get(election).and_then(|entry| entry.spec());
         let groups: BTreeSet<&Arc<str>> = spec.into_iter().flat_map(|spec| spec.rules.groups()).collect();
-        let neighbour = |group: &Arc<str>, other: &String| {
+        let other_leader = |group: &Arc<str>, other: &String| {
             let node = self.elections.get(other)?.coming_leader(locks)?.node.clone()?;
-            Some(Neighbour { group: group.clone(), node })
+            Some(OtherLeader { group: group.clone(), node })
         };
         let of = |group: &'_ &Arc<str>| self.mentions.by(&Mention::Group(Arc::clone(group)));
         let others = groups.iter().flat_map(|group| of(group).map(move |other| (*group, other)));
-        others.filter(|(_, other)| *other != election).filter_map(|(group, other)| neighbour(group, other)).collect()
+        others.filter(|(_, other)| *other != election).filter_map(|(group, other)| other_leader(group, other)).collect()
     }
 
     /// The elections that name a Service.

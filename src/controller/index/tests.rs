@@ -439,6 +439,7 @@ fn an_election_knows_where_the_other_elections_of_its_groups_have_their_leaders(
         let stored = Stored::Ours(version, Record { election: uid, holder: Some(holder), ..record() });
         let event = StoreEvent::Changed(Key::lease(namespace, name), version, stored);
         index.records().apply(event, Instant::default());
+        assert_eq!(index.take_dirty(99), [Namespace::from(namespace).election(name)], "the others need no step");
     };
     put("n", "web", Some("shards"), Some("n1"));
     put("n", "one", Some("shards"), Some("n2"));
@@ -449,7 +450,7 @@ fn an_election_knows_where_the_other_elections_of_its_groups_have_their_leaders(
     put("m", "far", Some("shards"), Some("n5"));
     let mut near = |name: &str| {
         let found = index.find(&Namespace::from("n").election(name)).unwrap();
-        found.neighbours.into_iter().map(|neighbour| neighbour.node).collect::<Vec<_>>()
+        found.other_leaders.into_iter().map(|other_leader| other_leader.node).collect::<Vec<_>>()
     };
     assert_eq!(near("web"), ["n2", "n2"]);
     assert_eq!(near("one"), ["n2", "n1"]);

@@ -89,6 +89,10 @@ async fn what_conditions_numbers_and_other_leaders_mean_for_each_candidate_is_sa
     ] {
         assert!(explained.contains(line), "{line} is not in\n{explained}");
     }
+    lab.patch_pod("web-0", json!({"metadata": {"annotations": lag("1")}})).await;
+    let explained = told(&["explain"], &run(&lab, &["explain", "web"]));
+    let stays = "web-1 is healthy and remains the leader; web-0 would rank higher, but spec.preferences move no leader";
+    assert!(explained.contains(stays), "{explained}");
 }
 
 /// What is foretold comes true: by the same order.

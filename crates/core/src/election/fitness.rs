@@ -539,7 +539,7 @@ pub(super) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     pub(super) fn of(view: &View<'a>) -> Self {
-        let crowds = Crowds::of(view.rules, view.neighbours, view.known.nodes);
+        let crowds = Crowds::of(view.rules, view.other_leaders, view.known.nodes);
         Self { templates: Templates::newest(&candidates(view)), crowds }
     }
 }

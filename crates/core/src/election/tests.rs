@@ -39,8 +39,8 @@ use crate::switchover::{Asked, Hold, Switchovers, Verdict};
 use crate::view::LockPolicy;
 use crate::{
     Announcement, Command, ELECTION_ANNOTATION, ElectionRead, Failure, FollowedLock, Following, HandoverOrder, Holder,
-    IdentityRule, IdentitySource, JobPlan, Key, Known, LockValidity, Locks, Marking, Markings, Neighbour, Node,
-    NotEligible, Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome,
+    IdentityRule, IdentitySource, JobPlan, Key, Known, LockValidity, Locks, Marking, Markings, Node, NotEligible,
+    OtherLeader, Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome,
     Rival, Routing, Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp,
     Unavailable, WhenLost, Workload, WorkloadOutcome, WriteSlice,
 };
@@ -84,7 +84,7 @@ struct Lab {
     first_term: Term,
     pods: BTreeMap<String, Pod>,
     nodes: BTreeMap<String, Node>,
-    neighbours: Vec<Neighbour>,
+    other_leaders: Vec<OtherLeader>,
     /// Pods that the cache does not show.
     unseen: BTreeSet<String>,
     /// Pods on which somebody else owns a key.
@@ -167,7 +167,7 @@ impl Lab {
             first_term: Term(0),
             pods: BTreeMap::new(),
             nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
-            neighbours: Vec::new(),
+            other_leaders: Vec::new(),
             unseen: BTreeSet::new(),
             foreign: BTreeSet::new(),
             probe_failed: None,
@@ -325,7 +325,7 @@ impl Lab {
             routing,
             slices: &slices,
             nodes: &self.nodes,
-            neighbours: &self.neighbours,
+            other_leaders: &self.other_leaders,
             probe_failed: self.probe_failed.as_ref().map(|(uid, failure)| (uid, *failure)),
             probe_answered: self.probe_answered.as_ref(),
             switchovers: Switchovers { accepted: self.accepted.as_ref(), gives_up: self.gives_up, holds: &self.holds },

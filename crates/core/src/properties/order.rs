@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{at, config};
 use crate::eligibility::{Crowds, Rank, Standing, eligible_by_force, rank};
 use crate::{
-    Advantage, Best, NEVER_LEADER_ANNOTATION, Neighbour, Node, NotEligible, PRIORITY_ANNOTATION, Pairs, Pod,
+    Advantage, Best, NEVER_LEADER_ANNOTATION, Node, NotEligible, OtherLeader, PRIORITY_ANNOTATION, Pairs, Pod,
     Preference, Rules, Term, Timestamp, Version, differ_only_in_numbers, eligible, standing,
 };
 
@@ -102,10 +102,10 @@ fn known() -> impl Strategy<Value = Known> {
 }
 
 fn rank_of((pod, node, failed, held, leads, old): &Known, rules: &Rules) -> Rank {
-    let neighbours = LEADERS_NEAR.map(|zone| Neighbour { group: "shards".into(), node: zone.into() });
+    let other_leaders = LEADERS_NEAR.map(|zone| OtherLeader { group: "shards".into(), node: zone.into() });
     let node_of = |zone: &str| Node { labels: Pairs::from([("zone".to_owned(), zone.to_owned())]), ..Node::default() };
     let nodes = LEADERS_NEAR.map(|zone| (zone.to_owned(), node_of(zone))).into();
-    let crowds = Crowds::of(rules, &neighbours, &nodes);
+    let crowds = Crowds::of(rules, &other_leaders, &nodes);
     let standing = Standing { suspect: *failed, held_back: *held, shows_leader: *leads, outdated: *old };
     rank(pod, node.as_ref(), rules, &crowds, standing)
 }

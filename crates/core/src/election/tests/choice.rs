@@ -123,7 +123,7 @@ fn spread(pods: usize) -> Lab {
 }
 
 fn lead_on(lab: &mut Lab, nodes: &[&str]) {
-    lab.neighbours = nodes.iter().map(|node| Neighbour { group: "shards".into(), node: (*node).into() }).collect();
+    lab.other_leaders = nodes.iter().map(|node| OtherLeader { group: "shards".into(), node: (*node).into() }).collect();
 }
 
 /// Shows F5.
