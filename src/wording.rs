@@ -12,11 +12,11 @@ pub fn in_seconds(time: Timestamp) -> Wall {
 }
 
 /// Says why a leader changed, as half a sentence. `previous`: the leader before.
-pub fn describe(reason: Reason, previous: Option<&Holder>) -> Cow<'static, str> {
+pub fn describe(reason: &Reason, previous: Option<&Holder>) -> Cow<'static, str> {
     Cow::Borrowed(match reason {
         Reason::Vacant => "there was no leader before",
         Reason::LeaderGone => "the leader's pod is gone",
-        Reason::LeaderUnfit(why) => not_eligible(why),
+        Reason::LeaderUnfit(why) => return not_eligible(why),
         Reason::NotLabelled => "the pod that was to lead can't be labelled",
         Reason::ProbeFailed(ProbeFailure::NoAnswer) => "the leader failed its probe",
         Reason::ProbeFailed(ProbeFailure::ProcessGone(port)) => {
@@ -72,16 +72,19 @@ pub fn described(word: &str) -> Option<&'static str> {
         Reason::StoreRewound,
         Reason::Leaving,
     ];
-    // The word names neither the port nor which of several reasons it was.
+    // The word names neither the port, nor the condition, nor which of several reasons it was.
     if word == Reason::ProbeFailed(ProbeFailure::ProcessGone(0)).word() {
         return Some("the leader's process is gone");
+    }
+    if word == Reason::LeaderUnfit(NotEligible::ConditionNotTrue("".into())).word() {
+        return Some("a condition in spec.eligibility.conditions is not True");
     }
     if word == Reason::LeaderUnfit(NotEligible::NotScheduled).word() {
         return Some("the leader is no longer eligible");
     }
     let reasons = UNFIT.map(Reason::LeaderUnfit).into_iter().chain(OTHERS);
     let found = reasons.into_iter().find(|reason| reason.word() == word)?;
-    match describe(found, None) {
+    match describe(&found, None) {
         Cow::Borrowed(text) => Some(text),
         Cow::Owned(_) => None,
     }
@@ -157,8 +160,8 @@ fn leads_elsewhere(rival: &Rival) -> String {
 }
 
 /// Says why a pod can't lead, as half a sentence.
-pub fn not_eligible(why: NotEligible) -> &'static str {
-    match why {
+pub fn not_eligible(why: &NotEligible) -> Cow<'static, str> {
+    Cow::Borrowed(match why {
         NotEligible::Finished => "the pod has finished or was evicted",
         NotEligible::Deleting => "the pod is being deleted",
         NotEligible::Disrupted => "the pod is about to be evicted",
@@ -166,11 +169,14 @@ pub fn not_eligible(why: NotEligible) -> &'static str {
         NotEligible::NotSelected => "the pod no longer matches the selector",
         NotEligible::NodeLost => "the pod's node is not ready or unreachable",
         NotEligible::NotReady => "the pod is not ready",
+        NotEligible::ConditionNotTrue(condition) => {
+            return format!("the pod's condition {condition} is not True").into();
+        }
         NotEligible::NotScheduled => "the pod has no node yet",
         NotEligible::NodeCordoned => "the pod's node is cordoned or about to be removed",
         NotEligible::ReadyTooShortly(_) => "the pod has not been ready for long enough",
         NotEligible::Unavailable => "the Deployment in spec.eligibility.availableDeploymentName is not available",
-    }
+    })
 }
 
 /// Says why the pod of this name ranks before another one, as half a sentence.
@@ -180,6 +186,17 @@ pub fn advantage(first: &str, advantage: Advantage) -> String {
         Advantage::NotHeldBack => format!("{first} was not replaced by a switchover a short time ago"),
         Advantage::Priority(own, other) => format!("{first} has the higher priority, {own} against {other}"),
         Advantage::Weight(own, other) => format!("{first} has more weight by spec.preferences, {own} against {other}"),
+        Advantage::Number(annotation, own, Some(other)) => {
+            let which = if own < other { "lower" } else { "higher" };
+            format!("{first} has the {which} {annotation}, {own} against {other}")
+        }
+        Advantage::Number(annotation, own, None) => {
+            format!("{first} has {annotation}, {own}, and the other pod has none, or none that is a whole number")
+        }
+        Advantage::Apart(label, own, Some(other)) => {
+            format!("{first} has fewer leaders of its group near it, {own} against {other} by {label}")
+        }
+        Advantage::Apart(label, ..) => format!("{first} is on a node with the label {label}, and the other pod is not"),
         Advantage::Labelled => format!("{first} carries the leader label already"),
         Advantage::NewerTemplate => format!("{first} was made from a newer template"),
         Advantage::ReadyLonger => format!("{first} has been ready for longer"),

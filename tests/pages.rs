@@ -78,7 +78,7 @@ fn the_sections_that_messages_lead_to_are_on_the_page() {
 #[test]
 fn each_reason_of_the_history_is_on_the_page() {
     let command = read("crates/core/src/command.rs");
-    let (_, word) = command.split_once("fn word(self)").expect("a reason has a word");
+    let (_, word) = command.split_once("fn word(&self)").expect("a reason has a word");
     let code: BTreeSet<_> = words(word.split("\n    }\n").next().unwrap()).into_iter().collect();
     assert!(code.len() > 20, "{code:?}");
     same(&on_the_page("History").into_iter().collect(), &code);

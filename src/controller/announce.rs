@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use lictor_api::{HistoryEntry, LeaderElection, Switchover};
 use lictor_core::{
-    Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Timestamp, Transition, Uid, WorkloadChange, WorkloadId,
-    WorkloadKind, annotation_defect,
+    Announcement, Failure, Holder, Pod, ProbeFailure, Reason, Rules, Timestamp, Transition, Uid, WorkloadChange,
+    WorkloadId, WorkloadKind, annotation_defect,
 };
 
 use super::entry::Entry;
@@ -103,7 +103,9 @@ fn announce_workload(entry: &Entry, id: &WorkloadId, change: WorkloadChange, exe
 
 /// Reports annotations that can't be read, once for each pod.
 pub(super) fn announce_defects(entry: &mut Entry, pods: &[&Pod], executor: &Executor) {
-    let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod)?))).collect();
+    let no_rules = Rules::default();
+    let rules = entry.spec().map_or(&no_rules, |spec| &spec.rules);
+    let defects: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, annotation_defect(pod, rules)?))).collect();
     let new = entry.history.renew_defects(defects.iter().map(|(pod, _)| pod.uid.clone()).collect());
     for (pod, defect) in defects.into_iter().filter(|(pod, _)| new.contains(&pod.uid)) {
         tracing::warn!(election = %entry.object.election(), pod = %pod.name, "{defect}");
@@ -146,7 +148,7 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         previous = before.as_deref().unwrap_or_default(), took_ms = milliseconds, "{}",
         if leader.is_some() { "leader elected" } else { "there is no leader" }
     );
-    let is_failover = previous.is_some() && leader.is_some() && is_loss(reason);
+    let is_failover = previous.is_some() && leader.is_some() && is_loss(&reason);
     if is_failover {
         executor.metrics.observe_failover(took);
     }
@@ -159,14 +161,22 @@ fn announce_transition(entry: &mut Entry, transition: Transition, executor: &Exe
         duration_milliseconds: milliseconds,
     };
     entry.history.add(change, || entry.object.last_status().history);
-    tell_transition(entry, leader.as_ref(), previous.as_ref(), reason, &format!("term {term}"), milliseconds, executor);
+    tell_transition(
+        entry,
+        leader.as_ref(),
+        previous.as_ref(),
+        &reason,
+        &format!("term {term}"),
+        milliseconds,
+        executor,
+    );
 }
 
 fn tell_transition(
     entry: &Entry,
     leader: Option<&Holder>,
     previous: Option<&Holder>,
-    reason: Reason,
+    reason: &Reason,
     term: &str,
     milliseconds: i64,
     executor: &Executor,
@@ -222,18 +232,18 @@ fn tell_transition(
 }
 
 /// Why a leader changed, as half a sentence. For a failed probe, the text includes how often it failed, where it was sent, and the answer.
-fn why(entry: &Entry, reason: Reason, previous: Option<&Holder>) -> String {
+fn why(entry: &Entry, reason: &Reason, previous: Option<&Holder>) -> String {
     let why = describe(reason, previous);
     let probed = || {
         let times = entry.spec()?.probe.as_ref()?.rules.failure_threshold;
         let told = entry.probing.told(&previous?.uid)?;
         Some(format!("{why} {times} times in a row: {told}"))
     };
-    let probed = (reason == Reason::ProbeFailed(ProbeFailure::NoAnswer)).then(probed).flatten();
+    let probed = (*reason == Reason::ProbeFailed(ProbeFailure::NoAnswer)).then(probed).flatten();
     probed.unwrap_or_else(|| why.into_owned())
 }
 
-fn is_loss(reason: Reason) -> bool {
+fn is_loss(reason: &Reason) -> bool {
     matches!(reason, Reason::LeaderGone | Reason::LeaderUnfit(_) | Reason::ProbeFailed(_) | Reason::LockLost)
 }
 

@@ -14,7 +14,7 @@ mod writes;
 use std::collections::BTreeSet;
 
 use lictor_api::{Claims, LeaderElection, Resolved};
-use lictor_core::{Election, FollowedLock, Following, Key, Locks, Members, Rival, StoreId, Version};
+use lictor_core::{Election, FollowedLock, Following, Holder, Key, Locks, Members, Rival, StoreId, Version};
 
 use self::decisions::Decisions;
 use self::history::History;
@@ -100,6 +100,15 @@ impl Entry {
     /// The election's decisions, while this replica makes any.
     pub(super) fn election(&self) -> Option<&Election> {
         self.decisions.election()
+    }
+
+    /// The pod that leads, or that this replica is making the leader, or else the one that the lock's record names.
+    pub(super) fn coming_leader<'a>(&'a self, locks: &'a Locks) -> Option<&'a Holder> {
+        let recorded = || {
+            let (_, lock) = locks.get(&self.spec()?.key)?;
+            lock.record().filter(|record| record.election == self.object.id().uid)?.holder.as_ref()
+        };
+        self.election().map_or_else(recorded, Election::coming_leader)
     }
 
     /// Whether the election has no leader, according to its status and its lock.

@@ -21,7 +21,7 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_api::{Classes, LeaderElection};
-use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, Rival, StoreId, Uid, Version};
+use lictor_core::{Deletions, Election, Instant, Key, Locks, Node, OtherLeader, Rival, StoreId, Uid, Version};
 use lictor_kubernetes::Change;
 
 use self::clusters::Clusters;
@@ -67,6 +67,8 @@ pub(super) struct ElectionContext<'a> {
     pub(super) around: Surroundings<'a>,
     pub(super) switchovers: Option<&'a mut OfElection>,
     pub(super) nodes: &'a BTreeMap<String, Node>,
+    /// The leaders from which its own leader keeps apart.
+    pub(super) other_leaders: Vec<OtherLeader>,
     pub(super) locks: &'a Locks,
     /// The holder of its lock, if that is another cluster.
     pub(super) rival: Option<&'a Rival>,
@@ -344,6 +346,7 @@ impl Index {
     pub(super) fn find(&mut self, election: &ElectionName) -> Option<ElectionContext<'_>> {
         let Self { objects, nodes, locks, clusters, .. } = self;
         let content = objects.namespaces.get_mut(&election.namespace)?;
+        let other_leaders = content.other_leaders(&election.name, locks);
         let Content { pods, labels, elections, workloads, services, slices, switchovers, .. } = content;
         let around = Surroundings { pods, labels, workloads, services, slices };
         let (entry, switchovers) = (elections.get_mut(&election.name)?, switchovers.get_mut(&election.name));
@@ -351,7 +354,17 @@ impl Index {
         let rival = key.and_then(|key| clusters.held.get(key));
         let vanished = key.and_then(|key| clusters.vanished.get(key)).copied();
         let told = clusters.told(election, key);
-        Some(ElectionContext { entry, around, switchovers, nodes: &nodes.known, locks, rival, told, vanished })
+        Some(ElectionContext {
+            entry,
+            around,
+            switchovers,
+            nodes: &nodes.known,
+            other_leaders,
+            locks,
+            rival,
+            told,
+            vanished,
+        })
     }
 
     /// Whether another cluster holds the lock that an election names.

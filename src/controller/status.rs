@@ -7,6 +7,7 @@ mod sharing;
 pub(super) mod switchovers;
 mod workloads;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -337,7 +338,7 @@ fn elected(
             format!(
                 "{pod} has {} s (spec.handover.failoverDelaySeconds) to recover before another pod is elected: {}",
                 spec.failover_delay.as_secs(),
-                not_eligible(*why)
+                not_eligible(why)
             ),
             generation,
         ),
@@ -372,7 +373,7 @@ fn elected(
         }
         (_, None) => match (entry.workloads.cluster(), entry.following()) {
             (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),
-            (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(why), generation),
+            (Some(Err(why)), _) => condition(ELECTED, false, "NotEligible", not_eligible(&why.into()), generation),
             (Some(Ok(())), _) => {
                 condition(ELECTED, false, "NoLeader", "this cluster is about to take the lock", generation)
             }
@@ -487,12 +488,12 @@ fn why_nobody(entry: &Entry, spec: &Resolved, candidates: &[(&Pod, Option<&Node>
         return "no pod matches spec.selector: scale up the workload that creates the pods, or correct the selector"
             .into();
     }
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<Cow<'static, str>, usize> = BTreeMap::new();
     for (pod, node) in candidates {
         if entry.titles.foreign().contains(&pod.uid) {
-            *reasons.entry("another program owns a label of the pod (spec.whenLabelInUse)").or_default() += 1;
+            *reasons.entry("another program owns a label of the pod (spec.whenLabelInUse)".into()).or_default() += 1;
         } else if let Err(why) = eligible(pod, *node, &spec.rules, now) {
-            *reasons.entry(not_eligible(why)).or_default() += 1;
+            *reasons.entry(not_eligible(&why)).or_default() += 1;
         }
     }
     let reasons: Vec<String> = reasons.into_iter().map(|(why, pods)| format!("{pods}x {why}")).collect();

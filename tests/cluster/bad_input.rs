@@ -41,6 +41,61 @@ async fn healthy_neighbour(lab: &Lab) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_wish_for_who_leads_is_refused_when_it_is_applied() {
+    let lab = Lab::new("bad-choice").await;
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        spec[field] = value;
+        spec
+    };
+    let mut circular = with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Lowest"}]));
+    circular["follower"] = json!({"annotations": {"a.io/lag": "9"}});
+    lab.assert_refused([
+        (
+            with("eligibility", json!({"minReadySeconds": -1})),
+            "minReadySeconds in body should be greater than or equal to 0",
+        ),
+        (with("eligibility", json!({"minReadySeconds": 86401})), "should be less than or equal to 86400"),
+        (with("eligibility", json!({"conditions": ["Ready"]})), "for example example.com/caught-up"),
+        (with("eligibility", json!({"conditions": ["caught up"]})), "for example example.com/caught-up"),
+        (with("eligibility", json!({"conditions": [""]})), "should be at least 1 chars long"),
+        (with("eligibility", json!({"conditions": ["a.io/x", "a.io/x"]})), "Duplicate value"),
+        (with("eligibility", json!({"conditions": ["a", "b", "c", "d", "e"]})), "must have at most 4 items"),
+        (
+            with("preferences", json!([{"weight": 1}])),
+            "write for example {weight: 10, zone: eu-1a}, {byAnnotation: example.com/lag, order: Lowest} or {spread: {group: shards}}",
+        ),
+        (
+            with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
+            "exactly one of zone and nodeSelector",
+        ),
+        (with("preferences", json!([{"byAnnotation": "a.io/lag"}])), "or byAnnotation with order, or spread"),
+        (
+            with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Lowest", "weight": 1}])),
+            "or byAnnotation with order, or spread",
+        ),
+        (with("preferences", json!([{"byAnnotation": "a.io/lag", "order": "Least"}])), "\"Lowest\", \"Highest\""),
+        (with("preferences", json!([{"byAnnotation": "my lag", "order": "Lowest"}])), "for example example.com/lag"),
+        (
+            with("preferences", json!([{"byAnnotation": "lictor.dev/priority", "order": "Highest"}])),
+            "begins with lictor.dev/, which is reserved",
+        ),
+        (
+            with("preferences", json!([{"spread": {"group": "a"}, "zone": "a"}])),
+            "or byAnnotation with order, or spread",
+        ),
+        (with("preferences", json!([{"spread": {}}])), "spec.preferences[0].spread.group: Required value"),
+        (with("preferences", json!([{"spread": {"group": "My_Shards"}}])), "for example shards"),
+        (
+            with("preferences", json!([{"spread": {"group": "a", "topologyKey": "my zone"}}])),
+            "for example topology.kubernetes.io/zone",
+        ),
+        (circular, "names an annotation that this election writes itself"),
+        (with("preferences", json!([{"weight": 0, "zone": "a"}])), "should be greater than or equal to 1"),
+    ]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_election_is_refused_when_it_is_applied() {
     let lab = Lab::new("refused").await;
     let selector = json!({"matchLabels": {"app": "web"}});
@@ -99,22 +154,11 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("leader", json!({"labels": {"r": "x"}, "annotations": {"a b": "x"}})), "for example example.com/role"),
         (with("leader", json!({"labels": {"lictor.dev/role": "leader"}})), "choose another prefix"),
         (with("follower", json!({"annotations": {"lictor.dev/term": "1"}})), "choose another prefix"),
-        (
-            with("eligibility", json!({"minReadySeconds": -1})),
-            "minReadySeconds in body should be greater than or equal to 0",
-        ),
-        (with("eligibility", json!({"minReadySeconds": 86401})), "should be less than or equal to 86400"),
         (with("handover", json!({"failoverDelaySeconds": 3601})), "should be less than or equal to 3600"),
         (with("handover", json!({"order": "Both"})), "\"DemoteFirst\", \"PromoteFirst\""),
         (with("handover", json!({"formerLeader": "Kill"})), "\"Keep\", \"Delete\", \"DeleteFirst\""),
         (with("handover", json!({"formerLeader": "DeleteFirst", "order": "PromoteFirst"})), "leave one of the two out"),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
-        (with("preferences", json!([{"weight": 1}])), "write for example {weight: 10, zone: eu-1a}"),
-        (
-            with("preferences", json!([{"weight": 1, "zone": "a", "nodeSelector": {"x": "y"}}])),
-            "exactly one of zone and nodeSelector",
-        ),
-        (with("preferences", json!([{"weight": 0, "zone": "a"}])), "should be greater than or equal to 1"),
         (with("key", json!("")), "spec.key"),
         (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),
         (with("service", json!({})), "spec.service.name: Required value"),

@@ -67,8 +67,8 @@ pub fn election(name: &str) -> Value {
             },
             "leader": {"labels": {"role": "leader"}, "annotations": {"example.com/since": "election"}},
             "follower": {"labels": {"role": "follower"}},
-            "eligibility": {"requireReady": true, "minReadySeconds": 3},
-            "preferences": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}],
+            "eligibility": {"requireReady": true, "minReadySeconds": 3, "conditions": ["example.com/caught-up"]},
+            "preferences": [{"weight": 10, "zone": "eu-1a"}, {"weight": 5, "nodeSelector": {"disk": "ssd"}}, {"byAnnotation": "example.com/lag", "order": "Lowest"}, {"spread": {"group": "shards", "topologyKey": "topology.kubernetes.io/zone"}}],
             "preemption": "HigherPriority",
             "handover": {"order": "DemoteFirst", "failoverDelaySeconds": 4},
             "probe": {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
+use lictor_core::KUBERNETES_CONDITIONS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,21 @@ macro_rules! leader_labels {
 macro_rules! follower_labels {
     () => {
         "(has(self.follower) && has(self.follower.labels) ? self.follower.labels : {'role': 'follower'})"
+    };
+}
+
+/// A CEL expression: the annotation of the preference `p` is one that the election writes on pods of this role.
+macro_rules! written_on {
+    ($role:literal) => {
+        concat!(
+            "(has(self.",
+            $role,
+            ") && has(self.",
+            $role,
+            ".annotations) && p.byAnnotation in self.",
+            $role,
+            ".annotations)"
+        )
     };
 }
 
@@ -62,14 +78,16 @@ macro_rules! follower_labels {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0))")
-        .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0) || (has(self.eligibility) && has(self.eligibility.conditions) && size(self.eligibility.conditions) > 0))")
+        .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.eligibility.conditions, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
     validation = Rule::new("has(self.selector) || !has(self.handover) || !has(self.handover.formerLeader) || self.handover.formerLeader == 'Keep'")
         .message("spec.handover.formerLeader is about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave it out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName is for elections without spec.selector, where the cluster itself is the candidate: leave one of the two out"),
     validation = Rule::new("!has(self.eligibility) || !has(self.eligibility.availableDeploymentName) || !has(self.workloads) || !self.workloads.exists(w, w.kind == 'Deployment' && w.name == self.eligibility.availableDeploymentName)")
         .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too, so it would have to run before it may run: name one that always runs"),
+    validation = Rule::new(concat!("!has(self.preferences) || !self.preferences.exists(p, has(p.byAnnotation) && (", written_on!("leader"), " || ", written_on!("follower"), "))"))
+        .message("spec.preferences[].byAnnotation names an annotation that this election writes itself: name one that a program of yours writes, such as example.com/lag"),
     validation = Rule::new("(has(self.electedBy) && self.electedBy == 'Candidates') == has(self.candidates)")
         .message("spec.candidates names the lock that the candidates hold, and goes with spec.electedBy: Candidates: write both, or leave both out"),
     validation = Rule::new("!has(self.candidates) || has(self.selector)")
@@ -119,10 +137,10 @@ pub struct LeaderElectionSpec {
     #[serde(default)]
     pub eligibility: Eligibility,
 
-    /// Weights that rank eligible pods. lictor elects the pod with the highest annotation lictor.dev/priority (an
-    /// integer, default 0). Ties are broken by the highest sum of weights from this list, then by the leader label that
-    /// a pod already carries, then by the newest template of the pod's Deployment, StatefulSet or DaemonSet, then by
-    /// the longest time ready, then by name. Default: an empty list.
+    /// What ranks eligible pods. lictor elects the pod with the highest annotation lictor.dev/priority (an integer,
+    /// default 0). Ties are broken by this list, in its order, then by the leader label that a pod already carries, then
+    /// by the newest template of the pod's Deployment, StatefulSet or DaemonSet, then by the longest time ready, then by
+    /// name. No entry of this list moves a healthy leader. Default: an empty list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub preferences: Vec<Preference>,
@@ -258,10 +276,22 @@ pub enum PodSelectorOperator {
 /// Which candidates may be elected.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(conditions_rule())
+        .message("eligibility.conditions has the name of a condition of Kubernetes itself, or one that is not valid: write the type of a condition that a program of yours sets on its pod, for example example.com/caught-up. requireReady is about the condition Ready")
+)]
 pub struct Eligibility {
     /// Whether a pod must have the condition Ready to be elected and to remain the leader. Default: true.
     #[serde(default = "yes")]
     pub require_ready: bool,
+
+    /// The types of at most 4 conditions of pods. A pod must have each of them with the status True to be elected and to
+    /// remain the leader, as with the condition Ready: spec.handover.failoverDelaySeconds is also the time that a leader
+    /// has to get a condition back. A program, such as a sidecar, sets them in the pod's status; a readiness gate is not
+    /// needed. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "set"))]
+    pub conditions: Vec<String>,
 
     /// How long lictor must have seen a pod ready before it may elect it, in seconds, 0 to 86400. Default: 0.
     #[serde(default)]
@@ -296,6 +326,7 @@ impl Default for Eligibility {
     fn default() -> Self {
         Self {
             require_ready: true,
+            conditions: Vec::new(),
             min_ready_seconds: 0,
             move_off_cordoned_nodes: true,
             available_deployment_name: None,
@@ -303,17 +334,22 @@ impl Default for Eligibility {
     }
 }
 
-/// A weight for pods on certain nodes.
+/// A weight for pods on certain nodes, an order of pods by a number that a program writes, or a wish to keep the leaders
+/// of several elections apart.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.zone) != has(self.nodeSelector)")
-        .message("a preference needs exactly one of zone and nodeSelector: write for example {weight: 10, zone: eu-1a}")
+    validation = Rule::new("[has(self.weight), has(self.byAnnotation), has(self.spread)].filter(one, one).size() == 1 && has(self.order) == has(self.byAnnotation) && (has(self.weight) ? has(self.zone) != has(self.nodeSelector) : !has(self.zone) && !has(self.nodeSelector))")
+        .message("a preference is weight with exactly one of zone and nodeSelector, or byAnnotation with order, or spread: write for example {weight: 10, zone: eu-1a}, {byAnnotation: example.com/lag, order: Lowest} or {spread: {group: shards}}"),
+    validation = Rule::new("!has(self.byAnnotation) || (!format.qualifiedName().validate(self.byAnnotation).hasValue() && !self.byAnnotation.startsWith('lictor.dev/'))")
+        .message("byAnnotation is not a valid name of an annotation, or begins with lictor.dev/, which is reserved: write for example example.com/lag")
 )]
 pub struct Preference {
-    /// The weight of a matching pod, 1 to 1000. lictor adds up the weights of all entries that match a pod.
+    /// The weight of a matching pod, 1 to 1000, with zone or nodeSelector. lictor adds up the weights of all entries that
+    /// match a pod. The sum counts in the place of the first entry with a weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
-    pub weight: u32,
+    pub weight: Option<u32>,
 
     /// Matches pods on nodes in this zone, which is the value of the nodes' label topology.kubernetes.io/zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -324,6 +360,56 @@ pub struct Preference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub node_selector: Option<BTreeMap<String, String>>,
+
+    /// The name of an annotation of the pods, in which a program writes a whole number (64 bits, with a sign). The pod
+    /// with the best number is preferred, and one without a number comes last. The number is read when a leader is
+    /// elected, so a change of it moves no leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub by_annotation: Option<String>,
+
+    /// Which number in byAnnotation is the best one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<NumberOrder>,
+
+    /// Prefers pods near which few other elections of a group have their leaders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// The elections that keep their leaders apart, and what counts as near.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!format.qualifiedName().validate(self.topologyKey).hasValue()")
+        .message("spread.topologyKey is not a valid name of a label: write for example topology.kubernetes.io/zone")
+)]
+pub struct Spread {
+    /// The name of the group. All elections of this namespace with a spread of this group belong to it. lictor prefers
+    /// pods near which it has the fewest leaders. At most 63 lower-case letters, digits and '-', with a letter or digit
+    /// at both ends.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("spread.group may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example shards"))]
+    pub group: String,
+
+    /// The label of nodes by whose value two pods are near each other. A pod on a node without the label comes last.
+    /// Default: kubernetes.io/hostname.
+    #[serde(default = "hostname")]
+    #[schemars(length(min = 1, max = 317))]
+    pub topology_key: String,
+}
+
+fn hostname() -> String {
+    "kubernetes.io/hostname".into()
+}
+
+/// Which of several numbers is the best.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum NumberOrder {
+    /// The lowest one, as for a lag.
+    Lowest,
+    /// The highest one, as for a position in a log.
+    Highest,
 }
 
 /// Whether another pod can replace a healthy leader.
@@ -409,9 +495,9 @@ pub struct Handover {
     #[serde(default = "yes")]
     pub respect_disruption_budgets: bool,
 
-    /// How long lictor waits for a leader that is not ready, or whose node is not ready, to recover before it elects
-    /// another pod, in seconds, 0 to 3600. lictor replaces a leader that is deleted, is evicted or has finished at
-    /// once. Default: 0.
+    /// How long lictor waits for a leader that is not ready, lacks a condition in spec.eligibility.conditions, or whose
+    /// node is not ready, to recover before it elects another pod, in seconds, 0 to 3600. lictor replaces a leader that
+    /// is deleted, is evicted or has finished at once. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     pub failover_delay_seconds: u32,
@@ -592,6 +678,14 @@ pub struct HistoryEntry {
     pub completion_time: Option<Time>,
     /// The milliseconds from the moment at which the operator saw the cause until the API server confirmed the label.
     pub duration_milliseconds: i64,
+}
+
+/// A CEL rule of the requirements: each condition has a valid name, and is none of Kubernetes' own.
+fn conditions_rule() -> String {
+    let own = KUBERNETES_CONDITIONS.map(|name| format!("'{name}'")).join(", ");
+    format!(
+        "!has(self.conditions) || self.conditions.all(c, !format.qualifiedName().validate(c).hasValue() && !(c in [{own}]))"
+    )
 }
 
 fn yes() -> bool {

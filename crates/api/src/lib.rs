@@ -32,8 +32,8 @@ pub use consul::{
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, FormerLeader, Handover, HandoverOrder, HistoryEntry, Leader,
-    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, PodSelector, PodSelectorOperator,
-    PodSelectorRequirement, Preemption, Preference, WhenLabelInUse, WhenStoreIsLost,
+    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, PodSelector, PodSelectorOperator,
+    PodSelectorRequirement, Preemption, Preference, Spread, WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};

@@ -205,8 +205,9 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
             .collect(),
         rules: lictor_core::Rules {
             require_ready: eligibility.require_ready,
+            conditions: eligibility.conditions.iter().map(|condition| condition.as_str().into()).collect(),
             min_ready: Duration::from_secs(eligibility.min_ready_seconds.into()),
-            preference: preferences.iter().map(resolve_preference).collect(),
+            preferences: preferences.iter().map(resolve_preference).collect(),
             preempt: *preemption == api::Preemption::HigherPriority,
             leave_cordoned: eligibility.move_off_cordoned_nodes,
         },
@@ -505,9 +506,20 @@ fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, Workl
 }
 
 fn resolve_preference(preference: &api::Preference) -> lictor_core::Preference {
+    if let (Some(annotation), Some(order)) = (&preference.by_annotation, preference.order) {
+        let best = match order {
+            api::NumberOrder::Lowest => lictor_core::Best::Lowest,
+            api::NumberOrder::Highest => lictor_core::Best::Highest,
+        };
+        return lictor_core::Preference::Number { annotation: annotation.as_str().into(), best };
+    }
+    if let Some(api::Spread { group, topology_key }) = &preference.spread {
+        let (group, topology_key) = (group.as_str().into(), topology_key.as_str().into());
+        return lictor_core::Preference::Spread { group, topology_key };
+    }
     let zone = preference.zone.iter().map(|zone| (lictor_core::ZONE_LABEL.to_owned(), zone.clone()));
     let node_labels = preference.node_selector.clone().unwrap_or_default().into_iter().chain(zone).collect();
-    lictor_core::Preference { weight: preference.weight, node_labels }
+    lictor_core::Preference::Weight { weight: preference.weight.unwrap_or_default(), node_labels }
 }
 
 #[cfg(test)]

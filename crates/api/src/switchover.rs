@@ -78,8 +78,9 @@ pub struct SwitchoverSpec {
     #[schemars(range(min = 1, max = 2_592_000))]
     pub deadline_seconds: Option<u32>,
 
-    /// Whether toPod is elected even if it is not ready or its node is cordoned. The pod then has holdSeconds to become
-    /// ready before lictor replaces it like any leader that is not ready. Even with force, lictor does not elect a pod
+    /// Whether toPod is elected even if it is not ready, lacks a condition in spec.eligibility.conditions of the election,
+    /// or its node is cordoned. The pod then has holdSeconds to become ready and to get the conditions before lictor
+    /// replaces it like any leader that lacks them. Even with force, lictor does not elect a pod
     /// that is being deleted, has finished, is on a lost node, or has the annotation lictor.dev/never-leader. Default:
     /// false.
     #[serde(default)]

@@ -518,7 +518,7 @@ pub struct Transition {
 }
 
 /// Why a leader changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The group had no leader.
     Vacant,
@@ -560,7 +560,7 @@ pub enum Reason {
 
 impl Reason {
     /// The reason as one word, for Events, the status and metrics.
-    pub fn word(self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             Self::Vacant => "Vacant",
             Self::LeaderGone => "LeaderGone",
@@ -572,6 +572,7 @@ impl Reason {
                 NotEligible::NotSelected => "LeaderNotSelected",
                 NotEligible::NodeLost => "NodeLost",
                 NotEligible::NotReady => "LeaderNotReady",
+                NotEligible::ConditionNotTrue(_) => "ConditionNotTrue",
                 NotEligible::Unavailable => "Unavailable",
                 NotEligible::NotScheduled | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_) => {
                     "LeaderUnfit"

@@ -212,6 +212,11 @@ impl Election {
             || self.lingers
     }
 
+    /// Whether the election awaits nothing, not even a newer version of a pod.
+    pub fn is_idle(&self) -> bool {
+        !self.is_unfinished() && matches!(self.records.phase, Phase::Idle) && self.pod_writes.is_idle()
+    }
+
     /// The moment until which the election keeps the lock without a leader, because workloads are still ending.
     pub fn winding_down(&self) -> Option<Instant> {
         self.workloads.winding_down()
@@ -255,6 +260,15 @@ impl Election {
     /// The record, as last known.
     pub fn record(&self) -> Option<&Record> {
         self.records.lock.record()
+    }
+
+    /// The pod that leads, or that this operator is making the leader.
+    pub fn coming_leader(&self) -> Option<&Holder> {
+        match &self.records.phase {
+            Phase::Writing(_, intent) | Phase::WriteUnknown(_, intent) => intent.record.holder.as_ref(),
+            Phase::HandingOver(handover) => handover.target(),
+            _ => self.record().filter(|record| record.election == self.id.uid)?.holder.as_ref(),
+        }
     }
 
     /// H16: whether the record claims that it was written on pods under scopes that this cluster never noted.
@@ -330,7 +344,7 @@ impl Election {
             if view.now < view.policy.not_before {
                 step.wake_at(Timer::StoreRewound, view.policy.not_before);
             }
-            self.without_lock().stand_down(unheld, step);
+            self.without_lock().stand_down(&unheld, step);
             if !self.pod_writes.promotions.is_empty() || (!unheld.known && view.desired != Desired::Withdraw) {
                 return;
             }

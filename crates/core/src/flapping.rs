@@ -40,10 +40,10 @@ impl Row {
 
 impl Flapping {
     /// Notes a change of leader. A change that a user or the lock has asked for does not count.
-    pub fn note(&mut self, reason: Reason, now: Instant) {
+    pub fn note(&mut self, reason: &Reason, now: Instant) {
         if counts(reason) {
             self.all.note(now);
-            self.last = Some(reason);
+            self.last = Some(reason.clone());
         }
         if can_wait(reason) {
             self.optional.note(now);
@@ -56,8 +56,8 @@ impl Flapping {
     }
 
     /// The number of changes in a row, if there are many, and why the last one came.
-    pub fn many(&self, now: Instant) -> Option<(u32, Reason)> {
-        Some((self.in_row(now), self.last?)).filter(|(changes, _)| *changes >= MANY)
+    pub fn many(&self, now: Instant) -> Option<(u32, &Reason)> {
+        Some((self.in_row(now), self.last.as_ref()?)).filter(|(changes, _)| *changes >= MANY)
     }
 
     /// The moment until which the next change has to wait, if it can. A leader that can't continue, or whose node is about to be drained,
@@ -75,11 +75,11 @@ impl Flapping {
 }
 
 /// Whether a change for this reason waits while the leader has changed too often.
-fn can_wait(reason: Reason) -> bool {
+fn can_wait(reason: &Reason) -> bool {
     matches!(reason, Reason::ProbeFailed(ProbeFailure::NoAnswer) | Reason::Preempted)
 }
 
-fn counts(reason: Reason) -> bool {
+fn counts(reason: &Reason) -> bool {
     matches!(
         reason,
         Reason::LeaderGone
@@ -103,16 +103,16 @@ mod tests {
     fn each_change_in_a_row_lets_the_next_one_wait_for_longer() {
         let (mut row, mut now, mut pauses) = (Flapping::default(), 0, Vec::new());
         for _ in 0..10 {
-            row.note(Reason::Preempted, at(now));
+            row.note(&Reason::Preempted, at(now));
             let pause = row.waits(at(now)).map_or(0, |until| until.since(at(now)).as_secs());
             pauses.push(pause);
             now += pause.max(1);
         }
         assert_eq!(pauses, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(row.many(at(now)), Some((10, Reason::Preempted)));
+        assert_eq!(row.many(at(now)), Some((10, &Reason::Preempted)));
         let end = row.ends(at(now)).unwrap();
         assert_eq!((row.in_row(end), row.many(end), row.waits(end), row.ends(end)), (0, None, None, None));
-        row.note(Reason::LeaderGone, end);
+        row.note(&Reason::LeaderGone, end);
         assert_eq!((row.in_row(end), row.waits(end)), (1, None), "the row begins anew");
     }
 
@@ -120,8 +120,8 @@ mod tests {
     fn changes_that_could_not_wait_let_no_other_one_wait() {
         let mut row = Flapping::default();
         for second in 0..10 {
-            row.note(Reason::LeaderGone, at(second));
-            row.note(Reason::ProbeFailed(ProbeFailure::ProcessGone(80)), at(second));
+            row.note(&Reason::LeaderGone, at(second));
+            row.note(&Reason::ProbeFailed(ProbeFailure::ProcessGone(80)), at(second));
         }
         assert_eq!((row.in_row(at(10)), row.waits(at(10))), (20, None));
     }
@@ -131,7 +131,7 @@ mod tests {
         let mut row = Flapping::default();
         for reason in [Reason::SwitchedOver, Reason::Vacant, Reason::SpecChanged, Reason::Resumed, Reason::LockLost] {
             for second in 0..10 {
-                row.note(reason, at(second));
+                row.note(&reason, at(second));
             }
         }
         assert_eq!(row, Flapping::default());

@@ -65,7 +65,10 @@ pub use connection::{ConnectionEvent, ConnectionState};
 pub use contest::{Contest, Marks};
 pub use deletions::Deletions;
 pub use election::{Contender, Election, Forecast, Stays, Verdict, forecast};
-pub use eligibility::{Advantage, NotEligible, Preference, Rank, Rules, annotation_defect, eligible, standing};
+pub use eligibility::{
+    Advantage, Best, NotEligible, OtherLeader, Preference, Rank, Rules, Unavailable, annotation_defect,
+    differ_only_in_numbers, eligible, standing,
+};
 pub use flapping::Flapping;
 pub use followed::{
     FollowedLock, Following, IdentityPattern, IdentityRule, IdentitySource, LONGEST_IDENTITY, LockHolder, NotHeld,
@@ -86,7 +89,9 @@ pub use ownership::{
     InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title, TitleRead, Unread,
 };
 pub use pairs::Pairs;
-pub use pod::{Control, Controller, ControllerKind, NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod};
+pub use pod::{
+    Control, Controller, ControllerKind, KUBERNETES_CONDITIONS, NEVER_LEADER_ANNOTATION, PRIORITY_ANNOTATION, Pod,
+};
 pub use port::{NamedPort, TargetPort};
 pub use presence::{Absence, AbsentLeader, absence};
 pub use probe::{

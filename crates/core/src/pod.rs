@@ -1,5 +1,7 @@
 //! A pod, as an election knows it.
 
+use std::sync::Arc;
+
 use super::{Instant, NamedPort, Pairs, ReadinessProbe, TargetPort, Timestamp, Uid, Version};
 
 /// Annotation by which users order pods: an integer, the highest is elected first. Default 0.
@@ -7,6 +9,11 @@ pub const PRIORITY_ANNOTATION: &str = "lictor.dev/priority";
 
 /// Annotation by which users keep a pod from ever being elected: `true`.
 pub const NEVER_LEADER_ANNOTATION: &str = "lictor.dev/never-leader";
+
+/// The conditions that Kubernetes itself maintains on pods. lictor looks at some of them by other means, and an election can't require
+/// them by name.
+pub const KUBERNETES_CONDITIONS: [&str; 6] =
+    ["ContainersReady", "DisruptionTarget", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"];
 
 /// A pod, as last observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +53,8 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// When this operator first saw the pod ready. Waits are measured from this moment.
     pub ready_observed: Option<Instant>,
+    /// The types of its true conditions, apart from [Kubernetes' own](KUBERNETES_CONDITIONS).
+    pub conditions: Box<[Arc<str>]>,
     /// Whether the pod is being deleted.
     pub deleting: bool,
     /// Whether all containers of the pod have ended and will not be started again. An evicted pod is finished, too.

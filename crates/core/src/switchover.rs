@@ -76,7 +76,7 @@ pub enum Verdict {
 }
 
 /// Why a switchover can't be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The term that was to end is over. This is the present one.
     Superseded(Term),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::switchover::Switchovers;
 use crate::{
-    Following, Holder, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, PlacedBid, Pod, ProbeFailure,
-    Record, Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Workload,
+    Following, Holder, Instant, JobPlan, Key, LockValidity, Locks, Node, NotEligible, OtherLeader, PlacedBid, Pod,
+    ProbeFailure, Record, Rival, Routing, Rules, Scope, Slice, StoreId, Stored, Term, Timestamp, Uid, Unavailable,
+    Workload,
 };
 
 /// How much longer than necessary other clusters may take to see that a store was put back to an earlier state.
@@ -56,7 +57,7 @@ pub struct Known<'a> {
     /// H9: no new term may be below this one either.
     pub first_term: Term,
     /// Whether the cluster itself is the candidate, and may lead. `None` if the candidates are pods.
-    pub cluster: Option<Result<(), NotEligible>>,
+    pub cluster: Option<Result<(), Unavailable>>,
     /// The lock that the candidates hold themselves, if they elect the leader, or `None` if lictor elects it.
     pub following: Option<Following<'a>>,
     /// The workloads that follow the leader, or did. `None` if they are not known yet.
@@ -75,6 +76,8 @@ pub struct Known<'a> {
     pub slices: &'a [&'a Slice],
     /// The nodes by name.
     pub nodes: &'a BTreeMap<String, Node>,
+    /// The leaders of other elections that spread their leaders as this one does.
+    pub other_leaders: &'a [OtherLeader],
     /// The pod whose probe fails, if it is the leader, and how.
     pub probe_failed: Option<(&'a Uid, ProbeFailure)>,
     /// The pod whose probe has succeeded since it became the leader, if any has.
@@ -125,6 +128,7 @@ impl<'a> Known<'a> {
             routing: Routing::Off,
             slices: &[],
             nodes: &NO_NODES,
+            other_leaders: &[],
             probe_failed: None,
             probe_answered: None,
             switchovers: Switchovers::default(),

@@ -1,7 +1,8 @@
 //! An election's outlook, as far as it can be seen: which pod would be elected, and why. The core decides as it does in
 //! the operator; this module asks the core and puts its decision into words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use lictor_api::{
@@ -11,8 +12,8 @@ use lictor_api::{
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
     Advantage, Contender, Desired, FollowedLock, Following, Forecast, Holder, IdentityRule, IdentitySource, Instant,
-    Known, LockHolder, Locks, Node, NotEligible, NotHeld, Pod, ProbeFailure, Rank, Record, Stored, Term, Timestamp,
-    Uid, Verdict,
+    Known, LockHolder, Locks, Node, NotEligible, NotHeld, OtherLeader, Pod, ProbeFailure, Rank, Record, Stored, Term,
+    Timestamp, Uid, Unavailable, Verdict,
 };
 use lictor_process::wall;
 use serde::Serialize;
@@ -35,12 +36,14 @@ pub(super) struct Sight {
     pub(super) spec: Result<Resolved, Refusal>,
     pub(super) pods: Seen<Vec<Pod>>,
     pub(super) nodes: Seen<BTreeMap<String, Node>>,
+    /// The leaders of the other elections in its groups.
+    other_leaders: Seen<Vec<OtherLeader>>,
     /// Its lock, if that is a Lease.
     pub(super) lock: Option<Seen<Stored>>,
     /// The effects of complete Switchovers.
     holds: Seen<Vec<Hold>>,
     /// Whether the cluster itself may lead, if it is the candidate.
-    cluster: Option<Seen<Result<(), NotEligible>>>,
+    cluster: Option<Seen<Result<(), Unavailable>>>,
     /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
@@ -112,6 +115,7 @@ impl Sight {
             class: class.filter(|_| classes_seen),
             pods: Ok(Vec::new()),
             nodes: Ok(BTreeMap::new()),
+            other_leaders: Ok(Vec::new()),
             lock: None,
             holds: Ok(Vec::new()),
             cluster: None,
@@ -128,11 +132,12 @@ impl Sight {
             } else {
                 reader.pods(namespace, &spec.scope.selector).await
             };
+            let other_leaders = other_leaders(reader, namespace, name, spec).await;
             let nodes = match &pods {
-                Ok(pods) => reader.nodes(pods).await,
+                Ok(pods) => reader.nodes(pods, other_leaders.as_deref().unwrap_or_default()).await,
                 Err(_) => Ok(BTreeMap::new()),
             };
-            (pods, nodes)
+            (pods, nodes, other_leaders)
         };
         let cluster = async {
             match spec.cluster.as_ref()?.available.as_deref() {
@@ -141,8 +146,9 @@ impl Sight {
             }
         };
         let switchovers = Box::pin(reader.switchovers(Some(namespace)));
-        let (lock, (pods, nodes), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
+        let (lock, (pods, nodes, other_leaders), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
         (sight.lock, sight.pods, sight.nodes, sight.cluster) = (lock, pods, nodes, cluster);
+        sight.other_leaders = other_leaders;
         sight.holds = switchovers.map(|all| {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
@@ -160,6 +166,9 @@ impl Sight {
                 .err()
                 .map(|why| format!("the nodes, so lost and cordoned ones count as healthy: {why}")),
         );
+        if let Err(why) = &self.other_leaders {
+            not_visible.push(format!("the other elections, so their leaders count as far away: {why}"));
+        }
         if let Err(why) = &self.holds {
             not_visible.push(format!("the Switchovers, so no pod counts as held back by one: {why}"));
         }
@@ -220,6 +229,7 @@ impl Sight {
             cluster: self.cluster.as_ref().and_then(|cluster| cluster.clone().ok()),
             pods: &pods,
             nodes: &nodes,
+            other_leaders: self.other_leaders.as_deref().unwrap_or_default(),
             probe_failed: failing.and(leader).map(|leader| (&leader.uid, ProbeFailure::NoAnswer)),
             ..Known::new(NOW, &spec.key, &locks)
         };
@@ -236,18 +246,18 @@ impl Sight {
                 ("StaysDespiteProbe", Some(name(leader)), text)
             }
             Verdict::Elected(next, reason) => {
-                ("Elected", Some(name(next)), format!("{} would be elected: {}", name(next), describe(*reason, leader)))
+                ("Elected", Some(name(next)), format!("{} would be elected: {}", name(next), describe(reason, leader)))
             }
             Verdict::Vacated(reason) => {
                 let text =
-                    format!("the leader would be demoted, and no pod would be elected: {}", describe(*reason, leader));
+                    format!("the leader would be demoted, and no pod would be elected: {}", describe(reason, leader));
                 ("Vacated", None, text)
             }
             Verdict::Recovers(why, left) => {
                 let text = format!(
                     "the leader has at most {} s (spec.handover.failoverDelaySeconds) to recover: {}",
                     left.as_secs(),
-                    not_eligible(*why)
+                    not_eligible(why)
                 );
                 ("Recovers", leader.map(name), text)
             }
@@ -371,6 +381,30 @@ impl Sight {
     }
 }
 
+/// Reads where the leaders of the other elections in an election's groups are, as their statuses say.
+async fn other_leaders(reader: &Reader, namespace: &str, name: &str, spec: &Resolved) -> Seen<Vec<OtherLeader>> {
+    if spec.rules.groups().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let elections = reader.elections(Some(namespace)).await.map_err(|error| error.to_string())?;
+    let node = |other: &LeaderElection| {
+        let leader = other.status.as_ref()?.leader.as_ref()?;
+        leader.node_name.clone().filter(|_| leader.cluster_name.as_deref() == spec.cluster_name())
+    };
+    let spreads = |other: &LeaderElection, group: &str| {
+        let spread = other.spec.preferences.iter().filter_map(|preference| preference.spread.as_ref());
+        spread.into_iter().any(|spread| spread.group == group)
+    };
+    let groups: BTreeSet<&Arc<str>> = spec.rules.groups().collect();
+    let others = elections.iter().filter(|other| other.name_any() != name);
+    let others = others.filter_map(|other| Some((other, node(other)?)));
+    let found = others.flat_map(|(other, node)| {
+        let shared = groups.iter().filter(move |group| spreads(other, group));
+        shared.map(move |group| OtherLeader { group: Arc::clone(group), node: node.clone() })
+    });
+    Ok(found.collect())
+}
+
 /// Returns an election's spec as its lictor reads it, and the class, unless it is the built-in one.
 pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Resolved, Refusal>, Option<ElectionClass>) {
     let controllers = classes.values().map(|class| class.spec.controller.as_str());
@@ -400,11 +434,20 @@ fn cluster_name(spec: &Resolved) -> String {
 fn stays(leader: &str, contenders: &[Contender], spec: &Resolved) -> String {
     let ranks = |one: &&Contender| one.chance.is_ok();
     let first = contenders.first().filter(ranks).map(|first| first.pod.name.as_str());
-    let protected = contenders.iter().find(|one| one.pod.name == leader).and_then(|own| own.protected);
+    let own = contenders.iter().find(|one| one.pod.name == leader);
+    let protected = own.and_then(|own| own.protected);
+    let advantage = || {
+        let (first, own) = (contenders.first()?.chance.as_ref().ok()?, own?.chance.as_ref().ok()?);
+        first.advantage_over(own)
+    };
+    let preferred = matches!(advantage(), Some(Advantage::Weight(..) | Advantage::Number(..) | Advantage::Apart(..)));
     if let Some(followed) = &spec.followed {
         return format!("{leader} remains the leader as long as it holds {}", followed.told());
     }
     match (first.filter(|first| *first != leader), protected) {
+        (Some(first), _) if preferred => format!(
+            "{leader} is healthy and remains the leader; {first} would rank higher, but spec.preferences move no leader"
+        ),
         (Some(first), _) if !spec.rules.preempt => format!(
             "{leader} is healthy and remains the leader; {first} would rank higher, but spec.preemption is Never"
         ),
@@ -456,9 +499,9 @@ fn candidates(contenders: &[Contender], spec: &Resolved, outlook: &Outlook) -> V
             },
             (Err(why), _) => match why {
                 NotEligible::ReadyTooShortly(until) => {
-                    format!("not eligible for another {} s: {}", left(*until), not_eligible(*why))
+                    format!("not eligible for another {} s: {}", left(*until), not_eligible(why))
                 }
-                why => format!("not eligible: {}", not_eligible(*why)),
+                why => format!("not eligible: {}", not_eligible(why)),
             },
         };
         if let Ok(rank) = chance {

@@ -18,7 +18,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
-    Failure, Instant, Key, Node, NotEligible, Pod, Selector, Stored, Timestamp, WorkloadId, WorkloadKind,
+    Failure, Instant, Key, Node, OtherLeader, Pod, Selector, Stored, Timestamp, Unavailable, WorkloadId, WorkloadKind,
 };
 use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
 use lictor_process::wall;
@@ -173,9 +173,10 @@ impl Reader {
         Pods::new(self.client.clone(), self.timeout).read(namespace, name).await.map_err(own)
     }
 
-    /// Reads the nodes of these pods.
-    pub(super) async fn nodes(&self, pods: &[Pod]) -> Seen<BTreeMap<String, Node>> {
-        let names: BTreeSet<String> = pods.iter().filter_map(|pod| pod.node.clone()).collect();
+    /// Reads the nodes of these pods, and these other ones.
+    pub(super) async fn nodes(&self, pods: &[Pod], others: &[OtherLeader]) -> Seen<BTreeMap<String, Node>> {
+        let others = others.iter().map(|other| other.node.clone());
+        let names: BTreeSet<String> = pods.iter().filter_map(|pod| pod.node.clone()).chain(others).collect();
         read_nodes(&self.client, names, self.timeout).await.map_err(own)
     }
 
@@ -186,12 +187,12 @@ impl Reader {
     }
 
     /// Reads whether a Deployment is available.
-    pub(super) async fn available(&self, namespace: &str, deployment: &str) -> Seen<Result<(), NotEligible>> {
+    pub(super) async fn available(&self, namespace: &str, deployment: &str) -> Seen<Result<(), Unavailable>> {
         let workloads = Workloads::new(self.client.clone(), self.timeout);
         let id = WorkloadId { kind: WorkloadKind::Deployment, name: deployment.into() };
         let found = workloads.list(namespace, &[id]).await.map_err(own)?;
         let available = found.first().is_some_and(|deployment| deployment.available);
-        Ok(if available { Ok(()) } else { Err(NotEligible::Unavailable) })
+        Ok(if available { Ok(()) } else { Err(Unavailable) })
     }
 
     /// Lists the Events about an election, newest first.

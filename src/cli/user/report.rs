@@ -132,7 +132,7 @@ async fn around(reader: &Reader, scope: Option<&str>, classes: &Classes) -> Valu
 async fn pods(reader: &Reader, namespace: &str, selector: &Selector) -> Value {
     let found = reader.pods(namespace, selector).await;
     let nodes = match &found {
-        Ok(pods) => reader.nodes(pods).await,
+        Ok(pods) => reader.nodes(pods, &[]).await,
         Err(why) => Err(why.clone()),
     };
     let told = |pod: &Pod| {

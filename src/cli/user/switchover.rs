@@ -55,7 +55,7 @@ pub(crate) struct Switchover {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=2_592_000))]
     deadline: Option<u32>,
 
-    /// Let --to lead even if it is not ready or its node is cordoned.
+    /// Let --to lead even if it is not ready, lacks a condition or is on a cordoned node.
     #[arg(long, requires = "to")]
     force: bool,
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lictor_api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
 use lictor_core::{
-    Desired, Failure, JobPlan, Locks, NotEligible, Pod, PodCache, Record, Scope, Setting, Slice, StoreId, Term,
-    Timestamp, Wish, Workload, WorkloadClaim, WorkloadId, WorkloadKind,
+    Desired, Failure, JobPlan, Locks, Pod, PodCache, Record, Scope, Setting, Slice, StoreId, Term, Timestamp,
+    Unavailable, Wish, Workload, WorkloadClaim, WorkloadId, WorkloadKind,
 };
 
 use crate::controller::lookup::{Labels, WorkloadCache};
@@ -39,7 +39,7 @@ struct Followed {
     /// How long running workloads may take to end, in seconds.
     wind_down: u32,
     /// If the cluster is the candidate: whether it may lead.
-    cluster: Option<Result<(), NotEligible>>,
+    cluster: Option<Result<(), Unavailable>>,
     /// The kinds that this operator has no right to see.
     forbidden: BTreeMap<WorkloadKind, Failure>,
     /// The kinds that a departing election leaves as they are, because the operator can't see them.
@@ -105,7 +105,7 @@ impl Workloads {
     }
 
     /// Whether the cluster itself may lead; `None` if pods are the candidates.
-    pub(crate) fn cluster(&self) -> Option<Result<(), NotEligible>> {
+    pub(crate) fn cluster(&self) -> Option<Result<(), Unavailable>> {
         self.followed.cluster
     }
 
@@ -351,11 +351,11 @@ impl Workloads {
     }
 }
 
-fn available(object: &ElectionObject, around: Surroundings<'_>) -> Result<(), NotEligible> {
+fn available(object: &ElectionObject, around: Surroundings<'_>) -> Result<(), Unavailable> {
     let Some(name) = object.available_deployment() else { return Ok(()) };
     let id = WorkloadId { kind: WorkloadKind::Deployment, name: name.into() };
     let available = around.workloads.get(&id).is_some_and(|workload| workload.available && !workload.deleting);
-    if available { Ok(()) } else { Err(NotEligible::Unavailable) }
+    if available { Ok(()) } else { Err(Unavailable) }
 }
 
 /// The switched-off workload that would make candidates, in a sentence.

@@ -179,7 +179,7 @@ pub(super) fn mark_neighbours(objects: &mut Objects, filed: &Filed, election: &E
     let Some(entry) = content.elections.get(name) else { return };
     // Pods that the election has marked count, too, because they are no candidates of others (`marked_by_others`).
     let pods = entry.members.all().flat_map(|pod| content.selecting(pod));
-    let shared = |mention: &Mention| !matches!(mention, Mention::Slice(_) | Mention::Followed(_));
+    let shared = |mention: &Mention| !matches!(mention, Mention::Slice(_) | Mention::Followed(_) | Mention::Group(_));
     let sharing = content.mentions.rivals_of(name, shared);
     let others = pods.chain(sharing).map(|other| namespace.election(other));
     let namesakes = entry.spec().into_iter().flat_map(|spec| filed.naming.of(&spec.key)).cloned();

@@ -1,6 +1,7 @@
 //! The things that a namespace's elections name, and the elections that name each.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use lictor_core::{Family, WorkloadId, WorkloadKind, slice_name};
 
@@ -13,6 +14,8 @@ pub(crate) enum Mention {
     Workload(WorkloadId),
     /// A prefix of the names of Jobs, in the spec.
     Jobs(String),
+    /// A group of elections that keep their leaders apart.
+    Group(Arc<str>),
     /// The Service in the spec.
     Service(String),
     /// A slice that the election has, or may have.
@@ -42,7 +45,8 @@ impl Mention {
         let available = available.map(|name| WorkloadId { kind: WorkloadKind::Deployment, name: name.into() });
         let claimed = entry.workloads.claims().ids().map(|(id, _)| id);
         let followed = workloads.cloned().chain(claimed).chain(available).map(Self::Followed);
-        named.chain(jobs).chain(service).chain(slices).chain(followed).collect()
+        let groups = spec.into_iter().flat_map(|spec| spec.rules.groups().cloned().map(Self::Group));
+        named.chain(groups).chain(jobs).chain(service).chain(slices).chain(followed).collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The objects of all namespaces, which of them are deleted, and the elections to decide because of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use lictor_api::LeaderElection;
-use lictor_core::{Deletions, Names, PodCache, Slice, StoreId, Uid, Version};
+use lictor_core::{Deletions, Locks, Names, OtherLeader, PodCache, Slice, StoreId, Uid, Version};
 
 use super::dirty::Dirty;
 use super::mentions::{Mention, Mentions};
@@ -53,6 +54,20 @@ impl Content {
     pub(super) fn selecting(&self, pod: &str) -> impl Iterator<Item = &String> {
         let concerned = self.concerned.get(pod).into_iter().flatten();
         concerned.filter(move |name| self.elections.get(*name).is_some_and(|entry| entry.members.select(pod)))
+    }
+
+    /// The leaders, present or coming, of the other elections in an election's groups. Elections are decided one after the other, so of
+    /// several that elect at once, each sees whom the ones before it have chosen.
+    pub(super) fn other_leaders(&self, election: &str, locks: &Locks) -> Vec<OtherLeader> {
+        let spec = self.elections.get(election).and_then(|entry| entry.spec());
+        let groups: BTreeSet<&Arc<str>> = spec.into_iter().flat_map(|spec| spec.rules.groups()).collect();
+        let other_leader = |group: &Arc<str>, other: &String| {
+            let node = self.elections.get(other)?.coming_leader(locks)?.node.clone()?;
+            Some(OtherLeader { group: group.clone(), node })
+        };
+        let of = |group: &'_ &Arc<str>| self.mentions.by(&Mention::Group(Arc::clone(group)));
+        let others = groups.iter().flat_map(|group| of(group).map(move |other| (*group, other)));
+        others.filter(|(_, other)| *other != election).filter_map(|(group, other)| other_leader(group, other)).collect()
     }
 
     /// The elections that name a Service.

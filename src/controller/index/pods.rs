@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lictor_core::{ELECTION_ANNOTATION, Instant, Locks, Membership, Names, Pod, Selector, StoreId, Uid, Version};
+use lictor_core::{
+    ELECTION_ANNOTATION, Election, Instant, Locks, Membership, Names, Pod, Selector, StoreId, Uid, Version,
+    differ_only_in_numbers,
+};
 use lictor_kubernetes::Change;
 
 use super::circles::depending_by;
@@ -78,7 +81,11 @@ impl Pods<'_> {
                 switches.push(name.clone());
             }
             let election = namespace.election(&name);
-            if !concerned && !winds_down {
+            // F5.
+            let idle = entry.election().is_some_and(Election::is_idle);
+            let ranks =
+                |before: &Pod| entry.spec().is_some_and(|spec| differ_only_in_numbers(before, pod, &spec.rules));
+            if (!concerned && !winds_down) || (idle && before.as_ref().is_some_and(ranks)) {
                 continue;
             }
             if led.contains(&name) {

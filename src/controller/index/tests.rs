@@ -396,6 +396,68 @@ fn what_a_decided_election_leaves_is_removed_by_who_acts_and_found_again_by_who_
     assert_eq!(gone(&mut acting), [("e".into(), true)]);
 }
 
+/// Shows F5.
+#[test]
+fn a_number_that_changes_alone_is_kept_and_no_step_is_due() {
+    let mut index = serving();
+    let (version, uid, mut election) = election(5);
+    let by_lag = json!([{"byAnnotation": "example.com/lag", "order": "Lowest"}]);
+    election.spec.preferences = serde_json::from_value(by_lag).unwrap();
+    index.apply_elections(listed(10, vec![(version, uid, election)]));
+    let mut version = 10;
+    let mut written = |index: &mut Index, annotation: &str, value: &str| {
+        version += 1;
+        let labels = Pairs::from([("app".to_owned(), "web".to_owned())]);
+        let annotations = Pairs::from([(annotation.to_owned(), value.to_owned())]);
+        let pod = Pod { labels, annotations, ..pod("web-0", "a", version) };
+        index.pods().apply(Change::Applied(("n".into(), pod)), Instant::default());
+        assert_eq!(pods(index), [("a", version)]);
+        !index.take_dirty(99).is_empty()
+    };
+    assert!(written(&mut index, "example.com/lag", "1"), "a pod is new");
+    assert!(written(&mut index, "example.com/lag", "2"), "nothing was decided yet");
+    let entry = index.objects.entries_mut().next().unwrap();
+    entry.decisions.step(&Known::new(Instant::default(), &Key::lease("n", "web"), &Locks::default()), &mut 0);
+    assert!(!written(&mut index, "example.com/lag", "3"));
+    assert!(written(&mut index, "example.com/lag", "many"), "which users are told of");
+    assert!(written(&mut index, "example.com/lag", "4"), "and that it is right again");
+    assert!(written(&mut index, "example.com/other", "5"));
+}
+
+#[test]
+fn an_election_knows_where_the_other_elections_of_its_groups_have_their_leaders() {
+    let mut index = serving();
+    let mut put = |namespace: &str, name: &str, group: Option<&str>, node: Option<&str>| {
+        let (version, _, mut object) = election(5);
+        let uid = Uid(format!("{namespace}/{name}"));
+        object.metadata.namespace = Some(namespace.into());
+        object.metadata.name = Some(name.into());
+        object.metadata.uid = Some(uid.0.clone());
+        let spread = |group| json!([{"weight": 1, "zone": "z"}, {"spread": {"group": group}}]);
+        object.spec.preferences = group.map(|group| serde_json::from_value(spread(group)).unwrap()).unwrap_or_default();
+        index.apply_elections(Change::Applied((version, uid.clone(), object)));
+        let holder = Holder { pod: Some("p".into()), uid: Uid("p".into()), node: node.map(Into::into), ip: None };
+        let stored = Stored::Ours(version, Record { election: uid, holder: Some(holder), ..record() });
+        let event = StoreEvent::Changed(Key::lease(namespace, name), version, stored);
+        index.records().apply(event, Instant::default());
+        assert_eq!(index.take_dirty(99), [Namespace::from(namespace).election(name)], "the others need no step");
+    };
+    put("n", "web", Some("shards"), Some("n1"));
+    put("n", "one", Some("shards"), Some("n2"));
+    put("n", "same", Some("shards"), Some("n2"));
+    put("n", "nowhere", Some("shards"), None);
+    put("n", "other", Some("others"), Some("n3"));
+    put("n", "none", None, Some("n4"));
+    put("m", "far", Some("shards"), Some("n5"));
+    let mut near = |name: &str| {
+        let found = index.find(&Namespace::from("n").election(name)).unwrap();
+        found.other_leaders.into_iter().map(|other_leader| other_leader.node).collect::<Vec<_>>()
+    };
+    assert_eq!(near("web"), ["n2", "n2"]);
+    assert_eq!(near("one"), ["n2", "n1"]);
+    assert!(near("other").is_empty() && near("none").is_empty());
+}
+
 /// Compares a walk over all pods with the notes that make such a walk unnecessary.
 fn assert_consistent(index: &Index) {
     for (namespace, content) in &index.objects.namespaces {

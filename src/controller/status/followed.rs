@@ -89,7 +89,7 @@ fn held_by(
             let node = node.map(|node| Node { cordoned: false, ..node.clone() });
             match eligible(pod, node.as_ref(), &spec.rules, now) {
                 Err(why) => {
-                    let message = format!("{} holds {told}, but can't be the leader: {}", pod.name, not_eligible(why));
+                    let message = format!("{} holds {told}, but can't be the leader: {}", pod.name, not_eligible(&why));
                     ("HolderNotEligible", message)
                 }
                 Ok(()) => (

@@ -101,7 +101,7 @@ fn old<'a>(seen: &Switchover, from: Option<&'a SwitchoverPod>) -> &'a str {
 }
 
 /// The obstacle to a Switchover, for people. `to`: the name of its target; `None` means any.
-pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble {
+pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Trouble {
     let to = to.unwrap_or_default();
     let from = asked.from_term;
     let (reason, passes, message) = match why {
@@ -187,11 +187,7 @@ pub(crate) fn trouble(why: Obstacle, asked: &Asked, to: Option<&str>) -> Trouble
             format!("{to} has the annotation lictor.dev/never-leader: choose another pod, or remove the annotation"),
         ),
         Obstacle::NotEligible(why) => {
-            let may_force = matches!(
-                why,
-                NotEligible::NotReady | NotEligible::NodeCordoned | NotEligible::ReadyTooShortly(_)
-            );
-            let or = if may_force { ", or elect it anyway with spec.force" } else { "" };
+            let or = if why.yields_to_force() { ", or elect it anyway with spec.force" } else { "" };
             let message = format!("{to} can't be elected: {}. Let it wait with spec.deadlineSeconds{or}", not_eligible(why));
             ("NotEligible", true, message)
         }

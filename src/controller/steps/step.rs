@@ -20,7 +20,7 @@ pub(crate) fn step(
     begun: &mut u64,
     Moment { now, wall }: Moment,
 ) -> (Output, Vec<(Wanted, Verdict)>) {
-    let ElectionContext { entry, around, nodes, locks, vanished, .. } = found;
+    let ElectionContext { entry, around, nodes, other_leaders, locks, vanished, .. } = found;
     let &Aim { desired, ref key, validity } = aim;
     let Sources { watches, shared, .. } = sources;
     let any = entry.members.candidates().next().is_some();
@@ -54,6 +54,7 @@ pub(crate) fn step(
         },
         slices: &slices,
         nodes,
+        other_leaders,
         probe_failed: entry.probing.failed(),
         probe_answered: entry.probing.answered(),
         switchovers: switching.shown(),

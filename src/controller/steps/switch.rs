@@ -114,7 +114,7 @@ pub(crate) fn settle(
                 if why == Obstacle::Frozen && !paused {
                     wait_shortly(known, moment, again)
                 } else {
-                    refuse(known, trouble(why, &wanted, known), moment, again)
+                    refuse(known, trouble(&why, &wanted, known), moment, again)
                 }
             }
             _ => wait_shortly(known, moment, again),
@@ -192,7 +192,7 @@ fn follow_up(
         }
         // The operator stops, and the next one continues.
         Verdict::Blocked(Obstacle::Frozen) if entry.spec().is_some_and(|spec| !spec.paused) => return Decided::Nothing,
-        Verdict::Blocked(why) => Some(trouble(why, wanted, known)),
+        Verdict::Blocked(ref why) => Some(trouble(why, wanted, known)),
         Verdict::Ready(_) | Verdict::ReadyElsewhere | Verdict::Unsettled => {
             late.then(|| too_late("the new leader could not be recorded", known))
         }
@@ -308,7 +308,7 @@ fn clean_up(all: &mut OfElection, executor: &Executor, moment: Moment, again: &m
     }
 }
 
-fn trouble(why: Obstacle, wanted: &Wanted, known: &KnownSwitchover) -> Trouble {
+fn trouble(why: &Obstacle, wanted: &Wanted, known: &KnownSwitchover) -> Trouble {
     let told = known.seen().status.as_ref().and_then(|status| status.to.as_ref()).map(|to| to.pod_name.as_str());
     let spec = &known.seen().spec;
     switchovers::trouble(why, &wanted.asked, spec.to_pod.as_deref().or(spec.to_cluster.as_deref()).or(told))

@@ -7,8 +7,8 @@ use kube::Resource;
 use kube::api::Log;
 use lictor_api::LONGEST_VALUE;
 use lictor_core::{
-    Control, Controller, ControllerKind, HttpProbe, NamedPort, OnlyByKubelet, Pod, ProbeRequest, ProbeTarget,
-    ReadinessProbe, TEMPLATE_LABELS, TargetPort, Timestamp, Uid,
+    Control, Controller, ControllerKind, HttpProbe, KUBERNETES_CONDITIONS, NamedPort, OnlyByKubelet, Pod, ProbeRequest,
+    ProbeTarget, ReadinessProbe, TEMPLATE_LABELS, TargetPort, Timestamp, Uid,
 };
 use lictor_kubernetes::version_of;
 use serde::{Deserialize, Serialize};
@@ -209,6 +209,12 @@ impl From<SlimPod> for Pod {
             ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| Timestamp(t.0.as_millisecond())),
             ready_observed: None,
             ready: ready.is_some(),
+            conditions: status
+                .conditions
+                .iter()
+                .filter(|c| is_kept_condition(c))
+                .map(|c| c.type_.as_str().into())
+                .collect(),
             deleting: metadata.deletion_timestamp.is_some(),
             finished: status.has_finished(),
             ended: status.has_ended(),
@@ -265,6 +271,11 @@ fn is_kept(value: &str) -> bool {
     value.chars().nth(LONGEST_VALUE).is_none()
 }
 
+/// Returns whether lictor keeps a condition: one that an election may require, and that is true. Each pod has several of Kubernetes' own.
+fn is_kept_condition(condition: &SlimCondition) -> bool {
+    condition.status == "True" && !KUBERNETES_CONDITIONS.contains(&condition.type_.as_str())
+}
+
 impl Log for SlimPod {}
 
 #[cfg(test)]
@@ -289,6 +300,7 @@ mod tests {
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:02Z"},
                 {"type": "DisruptionTarget", "status": "True"},
+                {"type": "example.com/caught-up", "status": "True"}, {"type": "example.com/warm", "status": "False"},
             ]},
         }));
         assert_eq!(
@@ -296,6 +308,7 @@ mod tests {
             (12, true, true, true, false)
         );
         assert_eq!(pod.ready_since, Some(Timestamp(2000)));
+        assert_eq!(pod.conditions.to_vec(), ["example.com/caught-up".into()]);
         assert_eq!(pod.annotations.keys().collect::<Vec<_>>(), ["most", "short"]);
     }
 

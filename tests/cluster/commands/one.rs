@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use kube::api::{Patch, PatchParams};
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::{Lab, User, eventually};
+use lictor_testing::kubernetes::{Lab, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
 use super::{compare, group, plugin, run, session, told};
@@ -41,6 +41,58 @@ async fn one_election_is_shown_with_why_each_candidate_would_or_would_not_lead()
     lab.wait_event("LeaderElection", "web", "Elected").await;
     let events = String::from_utf8(run(&lab, &["history", "web", "--events"]).stdout).expect("it is text");
     assert!(events.contains("web-1 is the leader in term 1"), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_conditions_numbers_and_other_leaders_mean_for_each_candidate_is_said() {
+    let lab = Lab::new("cmd-preferred").await;
+    let nodes = [lab.node("one", json!({"rack": "one"})).await, lab.node("two", json!({"rack": "two"})).await];
+    let made = async |name: &str, app: &str, node: &str, annotations: Value| {
+        lab.pod(
+            name,
+            PodSpec { labels: json!({"app": app}), annotations, node: Some(node.into()), ..PodSpec::default() },
+        )
+        .await;
+        lab.wait_ready(name, true).await;
+        lab.set_condition(name, "example.com/caught-up", name != "web-3").await;
+    };
+    let lag = |lag: &str| json!({"example.com/lag": lag});
+    made("other-0", "other", &nodes[0], json!({})).await;
+    for (name, node, annotations) in [
+        ("web-0", 0, lag("3")),
+        ("web-1", 1, lag("3")),
+        ("web-2", 1, lag("40")),
+        ("web-3", 1, lag("0")),
+        ("web-4", 1, json!({})),
+    ] {
+        made(name, "web", &nodes[node], annotations).await;
+    }
+    let spec = |app: &str| {
+        let preferences = json!([
+            {"byAnnotation": "example.com/lag", "order": "Lowest"}, {"spread": {"group": "racks", "topologyKey": "rack"}},
+        ]);
+        let eligibility = json!({"conditions": ["example.com/caught-up"]});
+        json!({"selector": {"matchLabels": {"app": app}}, "eligibility": eligibility, "preferences": preferences})
+    };
+    let _operator = lab.operator(&[]);
+    lab.elect_as("other", spec("other")).await;
+    lab.wait_condition("other", "Ready", "True", "Led").await;
+    lab.elect_as("web", spec("web")).await;
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    let explained = told(&["explain"], &run(&lab, &["explain", "web"]));
+    for line in [
+        "1   web-1   leader     ready   remains the leader",
+        "2   web-0   follower   ready   after web-1: web-1 has fewer leaders of its group near it, 0 against 1 by rack",
+        "3   web-2   follower   ready   after web-0: web-0 has the lower example.com/lag, 3 against 40",
+        "4   web-4   follower   ready   after web-2: web-2 has example.com/lag, 40, and the other pod has none, or none that is a whole number",
+        "-   web-3   follower   ready   not eligible: the pod's condition example.com/caught-up is not True",
+    ] {
+        assert!(explained.contains(line), "{line} is not in\n{explained}");
+    }
+    lab.patch_pod("web-0", json!({"metadata": {"annotations": lag("1")}})).await;
+    let explained = told(&["explain"], &run(&lab, &["explain", "web"]));
+    let stays = "web-1 is healthy and remains the leader; web-0 would rank higher, but spec.preferences move no leader";
+    assert!(explained.contains(stays), "{explained}");
 }
 
 /// What is foretold comes true: by the same order.

@@ -1,7 +1,9 @@
 //! Which of several pods is chosen.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use lictor_api::LeaderElection;
 use lictor_testing::kubernetes::{Lab, PodSpec};
 use serde_json::{Value, json};
 
@@ -42,6 +44,79 @@ async fn preferences_for_zones_and_nodes_add_up() {
     }
     lab.wait_leader("a").await;
     assert_eq!(recorder.assert_promises().await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pod_with_the_best_number_is_elected_and_a_better_one_moves_no_leader() {
+    let lab = Lab::new("number").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let lag = |value: &str| annotated("example.com/lag", value);
+    pods(&lab, vec![("a", PodSpec::default()), ("b", lag("7")), ("c", lag("5")), ("d", lag("1.5"))]).await;
+    let preferences = json!([{"byAnnotation": "example.com/lag", "order": "Lowest"}]);
+    lab.elect(json!({"preferences": preferences, "preemption": "HigherPriority"})).await;
+    lab.wait_leader("c").await;
+    lab.patch_pod("b", json!({"metadata": {"annotations": {"example.com/lag": "-1"}}})).await;
+    lab.patch_pod("a", json!({"metadata": {"annotations": {"example.com/lag": "6"}}})).await;
+    // The operator has seen that change when it has seen a later one.
+    pods(&lab, vec![("e", lag("9"))]).await;
+    lab.wait_candidates(5, 5).await;
+    lab.wait_leader("c").await;
+    for next in ["b", "a", "e", "d"] {
+        let leader = lab.wait_any_leader().await;
+        lab.delete_pod(&leader).await;
+        lab.wait_leader(next).await;
+    }
+    assert_eq!(recorder.assert_promises().await, 5);
+}
+
+/// Of three elections with a pod on each of three nodes.
+#[tokio::test(flavor = "multi_thread")]
+async fn elections_of_a_group_spread_their_leaders_and_no_leader_is_moved_apart() {
+    let lab = Lab::new("spread").await;
+    let mut nodes = Vec::new();
+    for node in ["one", "two", "three"] {
+        nodes.push(lab.node(node, json!({"rack": node})).await);
+    }
+    let groups = ["a", "b", "c"];
+    for group in groups {
+        for (number, node) in nodes.iter().enumerate() {
+            let (labels, node) = (json!({"app": group}), Some(node.clone()));
+            lab.pod(&format!("{group}{number}"), PodSpec { labels, node, ..PodSpec::default() }).await;
+        }
+    }
+    for pod in groups.iter().flat_map(|group| (0..3).map(move |number| format!("{group}{number}"))) {
+        lab.wait_ready(&pod, true).await;
+    }
+    let spec = |group: &str| {
+        let spread = json!({"spread": {"group": "shards", "topologyKey": "rack"}});
+        json!({"selector": {"matchLabels": {"app": group}}, "preferences": [spread]})
+    };
+    for group in groups {
+        lab.elect_as(group, spec(group)).await;
+    }
+    // All are elected at once.
+    let _operator = lab.operator(&[]);
+    let leaders = async || {
+        let mut leaders = Vec::new();
+        for group in groups {
+            lab.wait_condition(group, "Ready", "True", "Led").await;
+            let leader = lab.election(group).await.status.and_then(|status| status.leader).expect("there is a leader");
+            leaders.push((leader.pod_name.expect("a pod leads"), leader.node_name.expect("it is on a node")));
+        }
+        leaders
+    };
+    let first = leaders().await;
+    let on: BTreeSet<&String> = first.iter().map(|(_, node)| node).collect();
+    assert_eq!(on.len(), 3, "{first:?}");
+    // The other two nodes have a leader each, so the next one is beside another leader, which stays.
+    lab.kill_pod(&first[0].0).await;
+    let another = |election: &LeaderElection| {
+        let leader = election.status.as_ref().and_then(|status| status.leader.as_ref()?.pod_name.as_ref());
+        leader.is_some_and(|leader| *leader != first[0].0)
+    };
+    lab.wait_status("a", "another pod leads", another).await;
+    assert_eq!(leaders().await[1..], first[1..]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,6 +180,27 @@ async fn pods_that_are_not_ready_are_elected_where_readiness_is_not_asked_for() 
     lab.elect(json!({"eligibility": {"requireReady": false}})).await;
     lab.wait_leader("a").await;
     assert_eq!(recorder.assert_promises().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_pods_with_the_required_condition_lead_and_a_leader_that_loses_it_is_replaced() {
+    let lab = Lab::new("condition").await;
+    let recorder = lab.record().await;
+    let _operator = lab.operator(&[]);
+    let condition = "example.com/caught-up";
+    lab.elect(json!({"eligibility": {"conditions": [condition]}})).await;
+    lab.ready_pods(&["a", "b"]).await;
+    let why = "2x the pod's condition example.com/caught-up is not True";
+    lab.wait_message("web", "Elected", "NoEligiblePod", why).await;
+    lab.set_condition("b", condition, true).await;
+    lab.wait_leader("b").await;
+    lab.set_condition("a", condition, true).await;
+    lab.wait_candidates(2, 2).await;
+    lab.wait_leader("b").await;
+    lab.set_condition("b", condition, false).await;
+    lab.wait_leader("a").await;
+    lab.wait_reason("a", "ConditionNotTrue").await;
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

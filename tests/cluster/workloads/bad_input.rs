@@ -77,6 +77,7 @@ async fn what_does_not_go_together_with_the_clusters_own_candidacy_is_refused_wh
         (with("probe", json!({"tcpSocket": {"port": 1}})), pods),
         (with("consulService", json!({"name": "web", "port": 80})), pods),
         (with("preferences", json!([{"weight": 1, "zone": "a"}])), pods),
+        (with("eligibility", json!({"conditions": ["example.com/caught-up"]})), pods),
         (with("leader", json!({"labels": {"role": "leader"}})), pods),
         (with("follower", json!({"labels": {"role": "other"}})), pods),
         (with("eligibility", json!({"availableDeploymentName": ""})), "should be at least 1 chars long"),

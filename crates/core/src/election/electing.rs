@@ -63,7 +63,7 @@ impl Electing<'_> {
         }
         // H14: the switchover by which this pod is elected. Another one may be accepted while the lock was given to this cluster.
         if let (Reason::SwitchedOver, Some(asked), Some(Candidate::Pod(pod))) =
-            (reason, view.switchovers.accepted, candidate)
+            (&reason, view.switchovers.accepted, candidate)
             && self.switching(step.id).to(replaced.as_ref(), view).is_some_and(|to| to.uid == pod.uid)
         {
             record.switchover = Some(switchovers::mark(asked, replaced.as_ref(), pod));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::holder::{Held, Holders, may_lead};
 use super::terms::Terms;
 use super::troubles::Troubles;
-use crate::eligibility::{Rank, Standing, priority, rank};
+use crate::eligibility::{Crowds, Rank, Standing, priority, rank};
 use crate::handover::Seen;
 use crate::identity::Identity;
 use crate::step::Step;
@@ -146,7 +146,7 @@ impl Fitness {
         let view = step.view;
         let holder = record.and_then(|record| record.holder.as_ref());
         if let Some(fitness) = view.cluster {
-            return self.decide_for_cluster(fitness, holder, step);
+            return self.decide_for_cluster(fitness.map_err(NotEligible::from), holder, step);
         }
         if let Some(following) = view.following {
             return self.decide_by_lock(following, record, step);
@@ -155,7 +155,11 @@ impl Fitness {
         self.note_probes(view);
         let leader = holder.and_then(|holder| view.pods.iter().copied().find(|pod| pod.uid == holder.uid));
         let fitness = leader.map(|pod| match fitness_of(pod, view) {
-            Err(NotEligible::NotReady) if view.switchovers.excuses(&pod.uid, record, view.now) => Ok(()),
+            Err(NotEligible::NotReady | NotEligible::ConditionNotTrue(_))
+                if view.switchovers.excuses(&pod.uid, record, view.now) =>
+            {
+                Ok(())
+            }
             fitness => fitness,
         });
         let best = self.best(record, troubles, matches!(fitness, Some(Ok(()))), step);
@@ -178,11 +182,14 @@ impl Fitness {
         match fitness {
             Ok(()) => self.decide_beside_fit_leader(pod, others, record, troubles, step),
             Err(why) => {
-                if let Some(until) = self.may_recover(&pod.uid, why, view) {
+                if let Some(until) = self.may_recover(&pod.uid, &why, view) {
                     return Decision::Wait(why, until);
                 }
                 let reason = Reason::LeaderUnfit(why);
-                others.map_or(Decision::Vacate(reason), |other| Decision::Elect(Candidate::Pod(other), reason))
+                match others {
+                    Some(other) => Decision::Elect(Candidate::Pod(other), reason),
+                    None => Decision::Vacate(reason),
+                }
             }
         }
     }
@@ -230,7 +237,7 @@ impl Fitness {
                 self.unfit = None;
                 Decision::Keep(Candidate::Pod(present))
             }
-            Err(why) => match self.may_recover(&present.uid, why, view) {
+            Err(why) => match self.may_recover(&present.uid, &why, view) {
                 Some(until) => Decision::Wait(why, until),
                 None => Decision::Vacate(Reason::LeaderUnfit(why)),
             },
@@ -279,6 +286,7 @@ impl Fitness {
         if let Some(other) = off {
             return Decision::Elect(Candidate::Pod(other), Reason::NodeCordoned);
         }
+        // F5: a better place by preferences is no reason. So two elections that avoid each other settle, whoever decides first.
         let preempts = |other: &&Pod| view.rules.preempt && priority(other) > priority(pod);
         let others = others.filter(|_| !view.switchovers.protects(&pod.uid, record, view.now));
         match (others.filter(preempts), waits) {
@@ -313,7 +321,7 @@ impl Fitness {
     }
 
     /// Notes a change of leader.
-    pub(super) fn note_change(&mut self, reason: Reason, now: Instant) {
+    pub(super) fn note_change(&mut self, reason: &Reason, now: Instant) {
         self.flapping.note(reason, now);
     }
 
@@ -353,8 +361,11 @@ impl Fitness {
                 Decision::Keep(Candidate::Cluster)
             }
             (Some(holder), Err(why)) if own(holder) => {
-                let until = self.may_recover(&holder.uid, why, step.view);
-                until.map_or(Decision::Vacate(Reason::LeaderUnfit(why)), |until| Decision::Wait(why, until))
+                let until = self.may_recover(&holder.uid, &why, step.view);
+                match until {
+                    Some(until) => Decision::Wait(why, until),
+                    None => Decision::Vacate(Reason::LeaderUnfit(why)),
+                }
             }
             (Some(_), Ok(())) => Decision::Elect(Candidate::Cluster, Reason::SpecChanged),
             (Some(_), Err(_)) => Decision::Vacate(Reason::SpecChanged),
@@ -372,10 +383,10 @@ impl Fitness {
         step: &mut Step<'a>,
     ) -> Option<&'a Pod> {
         let view = step.view;
-        let templates = templates(view);
+        let comparison = Comparison::of(view);
         let mut best: Option<(Rank, &'a Pod)> = None;
         for pod in candidates(view) {
-            match self.assess(pod, record, troubles, beside, view, &templates) {
+            match self.assess(pod, record, troubles, beside, view, &comparison) {
                 Ok(rank) => {
                     if best.as_ref().is_none_or(|(other, _)| rank < *other) {
                         best = Some((rank, pod));
@@ -397,7 +408,7 @@ impl Fitness {
         troubles: &Troubles,
         beside: bool,
         view: &View,
-        templates: &Templates,
+        comparison: &Comparison,
     ) -> Result<Rank, NotEligible> {
         let node = node_of(pod, view);
         eligible(pod, node, view.rules, view.now)?;
@@ -407,13 +418,13 @@ impl Fitness {
             suspect,
             held_back: view.switchovers.holds_back(&pod.uid, record, view.now),
             shows_leader: view.scope.markings.shows_leader(pod),
-            outdated: templates.is_outdated(pod),
+            outdated: comparison.templates.is_outdated(pod),
         };
-        Ok(rank(pod, node, view.rules, standing))
+        Ok(rank(pod, node, view.rules, &comparison.crowds, standing))
     }
 
     /// The moment until which a leader that is not fit may recover, if it may.
-    fn may_recover(&mut self, leader: &Uid, why: NotEligible, view: &View) -> Option<Instant> {
+    fn may_recover(&mut self, leader: &Uid, why: &NotEligible, view: &View) -> Option<Instant> {
         let since = match &self.unfit {
             Some((uid, since)) if uid == leader => *since,
             _ => view.now,
@@ -466,12 +477,12 @@ impl Fitness {
         let candidates = view.pods.iter().copied().filter(|pod| {
             pod.uid != *leader && troubles.may_be_tried(&pod.uid, view.now) && view.selects(pod) && fits(pod)
         });
-        let templates = templates(view);
+        let Comparison { templates, crowds } = Comparison::of(view);
         candidates.min_by_key(|pod| {
             let (suspect, outdated) = (self.suspects.contains(&pod.uid), templates.is_outdated(pod));
             let held_back = view.switchovers.holds_back(&pod.uid, record, view.now);
             let standing = Standing { suspect, held_back, shows_leader: false, outdated };
-            (self.unanswered.contains(&pod.uid), rank(pod, node_of(pod, view), view.rules, standing))
+            (self.unanswered.contains(&pod.uid), rank(pod, node_of(pod, view), view.rules, &crowds, standing))
         })
     }
 
@@ -518,9 +529,19 @@ pub(super) fn candidates<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> +
     view.pods.iter().copied().filter(|pod| view.selects(pod))
 }
 
-/// The newest templates of the candidates.
-pub(super) fn templates<'a>(view: &View<'a>) -> Templates<'a> {
-    Templates::newest(&candidates(view))
+/// What candidates are compared by, and what no candidate shows by itself.
+pub(super) struct Comparison<'a> {
+    /// The newest templates of the candidates.
+    templates: Templates<'a>,
+    /// Where leaders of other elections are.
+    crowds: Crowds<'a>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn of(view: &View<'a>) -> Self {
+        let crowds = Crowds::of(view.rules, view.other_leaders, view.known.nodes);
+        Self { templates: Templates::newest(&candidates(view)), crowds }
+    }
 }
 
 fn has_leftover(pod: &Pod, record: &Record) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fitness::{Candidate, Decision, Fitness, candidates, templates};
+use super::fitness::{Candidate, Comparison, Decision, Fitness, candidates};
 use super::troubles::Troubles;
 use crate::eligibility::eligible_by_force;
 use crate::identity::Identity;
@@ -74,11 +74,11 @@ pub(super) fn forecast_by<'a>(view: &View<'a>, name: &str, uid: &Uid, record: Op
         Decision::Wait(why, until) => Verdict::Recovers(why, until.since(view.now)),
         Decision::Nobody => Verdict::Nobody,
     };
-    let newest = templates(view);
+    let comparison = Comparison::of(view);
     let node = |pod: &Pod| pod.node.as_deref().and_then(|name| view.nodes.get(name));
     let contender = |pod: &'a Pod| Contender {
         pod,
-        chance: fitness.assess(pod, record, &troubles, false, view, &newest),
+        chance: fitness.assess(pod, record, &troubles, false, view, &comparison),
         by_force: eligible_by_force(pod, node(pod), view.rules, view.now).is_ok(),
         held_back: view.switchovers.held_back_until(&pod.uid, view.now),
         protected: view.switchovers.protected_until(&pod.uid, view.now),

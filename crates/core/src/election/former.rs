@@ -48,12 +48,12 @@ impl FormerLeaders {
         if leads.is_some_and(|holder| holder.pod.is_some() && !self.has_ended(holder, view))
             || held(view).any(|pod| pod.uid != next.uid && !record.is_some_and(|record| leaves(pod, record)))
         {
-            return (Decision::Vacate(*reason), None);
+            return (Decision::Vacate(reason.clone()), None);
         }
         let Some(record) = record else { return (decision, None) };
         let Some(awaited) = record.leaving.iter().find(runs).cloned() else { return (decision, None) };
         self.read(record, step);
-        let decision = if record.holder.is_some() { Decision::Vacate(*reason) } else { Decision::Nobody };
+        let decision = if record.holder.is_some() { Decision::Vacate(reason.clone()) } else { Decision::Nobody };
         (decision, Some(awaited))
     }
 

@@ -95,7 +95,7 @@ impl HandingOver<'_> {
         let Handover { record, previous, purpose, version, after_others, .. } = handover;
         match purpose {
             Purpose::Elect(reason) => {
-                self.fitness.note_change(reason, view.now);
+                self.fitness.note_change(&reason, view.now);
                 self.report.leader = leadership(&record);
                 let previous =
                     previous.filter(|previous| record.holder.as_ref().is_none_or(|new| new.uid != previous.uid));

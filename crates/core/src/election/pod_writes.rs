@@ -31,6 +31,11 @@ impl PodWrites {
         self.troubles.retain(view.generation, |uid| view.pods.iter().any(|pod| pod.uid == *uid));
     }
 
+    /// Whether no write is under way, and none may still be carried out.
+    pub(super) fn is_idle(&self) -> bool {
+        self.upkeep.is_idle() && self.promotions.is_empty()
+    }
+
     /// Corrects the marks on all pods but the leader. Returns whether nothing was left to do.
     pub(super) fn maintain(
         &mut self,

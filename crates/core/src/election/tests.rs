@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 mod across;
+mod choice;
 mod contests;
 mod drain;
 mod followed;
@@ -40,9 +41,9 @@ use crate::view::LockPolicy;
 use crate::{
     Announcement, Command, ELECTION_ANNOTATION, ElectionRead, Failure, FollowedLock, Following, HandoverOrder, Holder,
     IdentityRule, IdentitySource, JobPlan, Key, Known, LockValidity, Locks, Marking, Markings, Node, NotEligible,
-    Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome, Rival, Routing,
-    Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp, WhenLost,
-    Workload, WorkloadOutcome, WriteSlice,
+    OtherLeader, Outcome, PRIORITY_ANNOTATION, Pairs, PlacedBid, PodChange, PodOutcome, ProbeFailure, RecordOutcome,
+    Rival, Routing, Rules, Scope, Selector, Service, SessionLife, SessionParameters, Slice, TERM_ANNOTATION, Timestamp,
+    Unavailable, WhenLost, Workload, WorkloadOutcome, WriteSlice,
 };
 
 /// What follows from a step, one thing at a time.
@@ -85,6 +86,7 @@ struct Lab {
     first_term: Term,
     pods: BTreeMap<String, Pod>,
     nodes: BTreeMap<String, Node>,
+    other_leaders: Vec<OtherLeader>,
     /// Pods that the cache does not show.
     unseen: BTreeSet<String>,
     /// Pods on which somebody else owns a key.
@@ -111,7 +113,7 @@ struct Lab {
     alone_from: Instant,
     contest: crate::Contest,
     marks: crate::Marks,
-    cluster: Option<Result<(), NotEligible>>,
+    cluster: Option<Result<(), Unavailable>>,
     /// The lock that the candidates hold themselves.
     followed: Option<FollowedLock>,
     workloads: Option<Vec<Workload>>,
@@ -168,6 +170,7 @@ impl Lab {
             first_term: Term(0),
             pods: BTreeMap::new(),
             nodes: BTreeMap::from([("n".to_owned(), Node::default())]),
+            other_leaders: Vec::new(),
             unseen: BTreeSet::new(),
             foreign: BTreeSet::new(),
             probe_failed: None,
@@ -325,6 +328,7 @@ impl Lab {
             routing,
             slices: &slices,
             nodes: &self.nodes,
+            other_leaders: &self.other_leaders,
             probe_failed: self.probe_failed.as_ref().map(|(uid, failure)| (uid, *failure)),
             probe_answered: self.probe_answered.as_ref(),
             switchovers: Switchovers { accepted: self.accepted.as_ref(), gives_up: self.gives_up, holds: &self.holds },

@@ -16,7 +16,7 @@ use crate::view::{Desired, Situation, WhenLost};
 use crate::{Announcement, LockValidity, Reason, Rival, Stored, Transition};
 
 /// The reason why no pod of this cluster may show a leader label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unheld {
     /// The reason, for people.
     reason: Reason,
@@ -64,9 +64,9 @@ pub(super) fn unheld(lock: &Lock, step: &Step) -> Option<Unheld> {
 
 impl WithoutLock<'_> {
     /// C3: takes the leader label off. A store that does not answer never delays this.
-    pub(super) fn stand_down(&mut self, unheld: Unheld, step: &mut Step) {
+    pub(super) fn stand_down(&mut self, unheld: &Unheld, step: &mut Step) {
         let view = step.view;
-        let Unheld { reason, known } = unheld;
+        let &Unheld { ref reason, known } = unheld;
         if self.report.situation.shows_nobody() && shows_leader(view) {
             step.contest();
         }
@@ -88,18 +88,18 @@ impl WithoutLock<'_> {
         }
         self.records.lock.distrust();
         if let Some((_, holder, _)) = self.report.leader.take() {
-            self.losing.get_or_insert(Losing { holder, since: view.now, reason });
+            self.losing.get_or_insert(Losing { holder, since: view.now, reason: reason.clone() });
         }
-        if let Some(losing) = self.losing.as_mut().filter(|_| reason == Reason::StoreRewound) {
+        if let Some(losing) = self.losing.as_mut().filter(|_| *reason == Reason::StoreRewound) {
             // The restored store is why the lock or its session seemed to be gone.
-            losing.reason = reason;
+            losing.reason = reason.clone();
         }
         let stored = self.records.lock.stored().cloned().unwrap_or(Stored::Absent);
         self.pod_writes.maintain(&stored, None, &self.records.lock, self.records.terms.highest(), step);
         self.routes.advance(&Goal::NobodyHere, step);
         // A refused election must not touch what belongs to another one, and a paused one nothing new.
         let untouched =
-            (known && reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
+            (known && *reason != Reason::LockTaken) || matches!(view.desired, Desired::Freeze | Desired::Refuse);
         let target = if untouched { Target::Await } else { Target::Follow };
         if view.desired != Desired::Withdraw {
             self.workloads.reconcile(target, self.records.circumstances(view), step);

@@ -63,6 +63,11 @@ impl Upkeep {
         self.gone.insert(pod);
     }
 
+    /// Whether no write is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.writes.is_empty()
+    }
+
     /// The pods that are gone.
     pub(super) fn gone(&self) -> &BTreeSet<Uid> {
         &self.gone

@@ -18,9 +18,9 @@ proptest! {
         for (later, lost) in steps {
             now += later;
             if lost {
-                row.note(Reason::LeaderGone, at(now));
+                row.note(&Reason::LeaderGone, at(now));
             } else if row.waits(at(now)).is_none() {
-                row.note(Reason::ProbeFailed(ProbeFailure::NoAnswer), at(now));
+                row.note(&Reason::ProbeFailed(ProbeFailure::NoAnswer), at(now));
                 waited.push(now);
             }
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lictor_core::{
     Command, ElectionRead, Failure, FoundSession, HandoverOrder, Instant, Key, Knowledge, Known, LockValidity, Locks,
-    NotEligible, OpId, Outcome, Pod, PodOutcome, RecordOutcome, Replica, Request, Rules, Scope, SessionCommand,
-    SessionLife, SessionParameters, Setting, SharedStores, Spec, StoreId, Stored, Uid, Version, WhenLost, Wish,
+    OpId, Outcome, Pod, PodOutcome, RecordOutcome, Replica, Request, Rules, Scope, SessionCommand, SessionLife,
+    SessionParameters, Setting, SharedStores, Spec, StoreId, Stored, Uid, Unavailable, Version, WhenLost, Wish,
     Workload, WorkloadId, WorkloadKind,
 };
 
@@ -271,7 +271,7 @@ impl Member {
     fn step(&mut self, validity: Option<LockValidity>) -> Vec<Request> {
         let (scope, rules, key) = (Scope::default(), Rules::default(), key());
         let pods: Vec<&Pod> = self.pod.iter().collect();
-        let fitness = if self.available { Ok(()) } else { Err(NotEligible::Unavailable) };
+        let fitness = if self.available { Ok(()) } else { Err(Unavailable) };
         let workloads: Vec<Workload> = self.workload.iter().cloned().collect();
         let spec = Spec {
             former_leader: lictor_core::FormerLeader::Keep,

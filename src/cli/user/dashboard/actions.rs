@@ -26,7 +26,7 @@ struct Move {
     from_term: i64,
     /// `None`: the next pod in the order.
     to_pod: Option<String>,
-    /// Whether the pod may lead even if it is not ready or its node is cordoned.
+    /// Whether the pod may lead even if it is not ready, lacks a condition or is on a cordoned node.
     #[serde(default)]
     force: bool,
     /// When to begin. `None`: at once.

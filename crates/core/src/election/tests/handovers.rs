@@ -367,7 +367,7 @@ fn what_leads_after_a_change_of_the_candidates_is_not_waited_for() {
     lab.scope = Scope::default();
     lab.generation = 2;
     lab.failover_delay = Duration::from_secs(5);
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     let all = lab.run();
     assert_eq!(all[..2], ["WriteRecord 1 nobody, former", "Remove p0 1"], "{all:#?}");
     assert!(all.contains(&"Transition nobody SpecChanged".to_owned()), "{all:#?}");

@@ -288,7 +288,7 @@ fn changes_that_can_wait_wait_for_longer_each_time_and_a_leader_that_is_gone_doe
         waited.push(lab.now.since(began).as_secs());
     }
     assert_eq!(waited, [0, 0, 0, 10, 20, 40], "the pause before the fourth change is that after the third");
-    assert_eq!(lab.election.flapping().many(lab.now), Some((6, Reason::Preempted)));
+    assert_eq!(lab.election.flapping().many(lab.now), Some((6, &Reason::Preempted)));
     let leader = lab.leader().unwrap().to_owned();
     lab.pods.remove(&leader);
     lab.run();

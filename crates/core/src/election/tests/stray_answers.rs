@@ -178,7 +178,7 @@ fn in_a_shared_store_neither() {
 fn nor_while_it_is_read_what_still_runs() {
     let run = |disturbed| {
         let mut lab = workloads::leading();
-        lab.cluster = Some(Err(NotEligible::Unavailable));
+        lab.cluster = Some(Err(Unavailable));
         (lab.go_on(disturbed), lab.election.situation().clone())
     };
     let undisturbed = run(false);

@@ -152,8 +152,11 @@ fn a_leader_on_a_lost_node_is_replaced_also_where_a_cordoned_one_is_not_left() {
 #[test]
 fn preemption_is_for_a_higher_priority_and_not_for_a_better_place() {
     let mut lab = Lab::led(2);
-    lab.rules =
-        Rules { preempt: true, preference: vec![Preference { weight: 9, node_labels: Pairs::default() }], ..lab.rules };
+    lab.rules = Rules {
+        preempt: true,
+        preferences: vec![Preference::Weight { weight: 9, node_labels: Pairs::default() }],
+        ..lab.rules
+    };
     lab.edit("p0", |pod| pod.node = None);
     assert_eq!(lab.run(), NOTHING);
     lab.edit("p1", |pod| drop(pod.annotations.insert(PRIORITY_ANNOTATION.into(), "1".into())));

@@ -132,7 +132,7 @@ fn what_runs_already_runs_on_where_the_lock_is_taken() {
     assert_eq!((obligation.wind_down_seconds, obligation.ended), (35, false));
     // Where somebody else has the lock, or nobody may lead, it is disabled.
     let mut lab = cluster();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     assert_eq!(lab.run()[..2], ["Disable CronJob/nightly Suspend(true)", "Disable Deployment/worker Replicas(0)"]);
 }
 
@@ -168,7 +168,7 @@ fn while_another_cluster_leads_everything_is_off_and_stamped_by_this_process() {
 #[test]
 fn the_lock_is_let_go_of_when_all_has_ended_and_the_record_says_so() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.workload("worker").remains = true;
     lab.workload("nightly").last_tick = Some(Timestamp(60_000));
     let all = lab.run();
@@ -190,7 +190,7 @@ fn the_lock_is_let_go_of_when_all_has_ended_and_the_record_says_so() {
 #[test]
 fn what_the_caches_do_not_show_yet_is_looked_at_before_the_record_says_that_all_has_ended() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     // Started by its controller a moment before it was disabled.
     let mut there = lab.workloads.clone();
     for workload in there.iter_mut().flatten().filter(|workload| workload.id.name == "nightly") {
@@ -210,7 +210,7 @@ fn what_the_caches_do_not_show_yet_is_looked_at_before_the_record_says_that_all_
 #[test]
 fn what_can_not_be_read_has_the_time_that_it_may_take_to_end() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     for _ in 0..100 {
         lab.instead("ReadWorkloads", Outcome::WorkloadsRead(Err(Failure::Refused("not allowed".into()))));
     }
@@ -230,7 +230,7 @@ fn what_was_let_run_a_moment_ago_keeps_the_lock_for_some_seconds() {
     lab.run();
     let enabled = lab.now;
     lab.later(1);
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     assert!(matches!(lab.stored, Stored::Ours(..)), "its controller may not have seen yet that it is disabled");
     assert_eq!(lab.election.wake(), Some(enabled + Duration::from_secs(3)));
@@ -241,7 +241,7 @@ fn what_was_let_run_a_moment_ago_keeps_the_lock_for_some_seconds() {
 #[test]
 fn what_does_not_end_keeps_the_lock_for_as_long_as_was_announced() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.workload("worker").remains = true;
     lab.run();
     lab.later(35);
@@ -251,7 +251,7 @@ fn what_does_not_end_keeps_the_lock_for_as_long_as_was_announced() {
 #[test]
 fn a_workload_that_can_not_be_disabled_keeps_the_lock() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.workload("worker").uid = uid("mute");
     for _ in 0..10 {
         let all = lab.run();
@@ -295,7 +295,7 @@ fn who_comes_after_a_holder_that_still_waits_waits_too_and_leaves_no_tick_out() 
     lab.run();
     // It lets go of the lock after five of the twenty seconds.
     lab.later(5);
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     let all = lab.run();
     assert!(all.contains(&"ReleaseRecord".into()), "{all:#?}");
     let Stored::Free(_, Some(record), _) = &lab.stored else { panic!("{:?}", lab.stored) };
@@ -470,7 +470,7 @@ fn what_there_is_no_right_to_holds_nothing_up() {
     }
     let all = lab.run();
     assert_eq!(*lab.election.situation(), Situation::Led, "{all:#?}");
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     let all = lab.run();
     assert!(all.contains(&"ReleaseRecord".into()), "{all:#?}");
 }
@@ -512,7 +512,7 @@ fn after_the_store_was_put_back_whoever_leads_goes_on_and_nobody_else_begins() {
 #[test]
 fn a_lock_that_was_held_and_left_again_unseen_has_the_ticks_of_the_last_time() {
     let mut lab = cluster();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     for tick in [60_000, 120_000] {
         lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", tick)]))));
         lab.run();
@@ -548,7 +548,7 @@ fn what_this_process_wrote_before_it_began_anew_does_not_count_as_its_stamp() {
 #[test]
 fn what_another_cluster_left_is_looked_at_anew_each_time_the_lock_is_free() {
     let mut lab = cluster();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.store(|version| Stored::Free(version, None, Some(obligation(true, &[("nightly", 60_000)]))));
     lab.run();
     // It is taken, and its session ends, while this cluster does not see Consul.
@@ -563,7 +563,7 @@ fn what_another_cluster_left_is_looked_at_anew_each_time_the_lock_is_free() {
 fn a_record_that_is_written_before_the_workloads_are_known_keeps_what_it_says_of_them() {
     let mut lab = leading();
     lab.workloads = None;
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     assert_eq!(lab.record().drain_obligation.unwrap().wind_down_seconds, 35);
 }
@@ -598,7 +598,7 @@ fn who_lets_go_before_it_has_waited_leaves_the_waiting_to_the_next() {
     lab.store(|version| Stored::Free(version, None, Some(obligation(false, &[]))));
     lab.run();
     lab.later(5);
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     assert_eq!(lab.run().last().unwrap(), "ReleaseRecord");
     let Stored::Free(_, Some(record), _) = lab.stored.clone() else { panic!("{:?}", lab.stored) };
     let left = record.drain_obligation.unwrap();
@@ -660,7 +660,7 @@ fn what_is_done_and_has_no_effect_is_not_done_again_and_again() {
     let all = lab.run();
     assert_eq!(all.iter().filter(|words| words.starts_with("Enable CronJob")).count(), 1, "{all:#?}");
     assert!(lab.election.wake().is_some());
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     // Somebody else applies the annotations, too.
     let mut lab = leading();
@@ -693,7 +693,7 @@ fn a_workload_that_can_not_be_written_does_not_delay_another() {
     lab.store(|version| Stored::HeldByOther(version, rival(None)));
     lab.run();
     lab.store(|version| Stored::Free(version, None, None));
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     lab.cluster = Some(Ok(()));
     lab.workload("worker").uid = uid("forbidden");
@@ -716,7 +716,7 @@ fn what_could_not_be_enabled_is_disabled_before_the_lock_is_let_go_of() {
     lab.run();
     lab.later(3);
     lab.workload("nightly").uid = uid("nightly");
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     for _ in 0..20 {
         let commands = lab.step();
         let words: Vec<String> = commands.iter().map(in_words).collect();
@@ -743,14 +743,14 @@ fn what_there_is_no_right_to_does_not_keep_the_lock_while_it_runs() {
         (workload.uid, workload.remains) = (uid("forbidden"), true);
     }
     lab.run();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     assert!(lab.run().contains(&"ReleaseRecord".into()));
 }
 
 #[test]
 fn what_ends_is_looked_at_again_long_before_its_time_is_over() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     // A full minute: nobody tells when it is over.
     lab.workload("nightly").remains = true;
     lab.run();
@@ -775,7 +775,7 @@ fn an_operator_that_stops_does_not_leave_while_something_is_enabled() {
 #[test]
 fn while_another_replica_may_act_it_is_not_said_that_all_has_ended() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.alone_from = lab.now + Duration::from_secs(9);
     let all = lab.run();
     assert!(all.contains(&"Disable Deployment/worker Replicas(0)".into()), "{all:#?}");
@@ -859,7 +859,7 @@ fn it_is_unfinished_while_workloads_are_written_or_end() {
     assert!(!lab.election.is_unfinished());
 
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.workload("worker").remains = true;
     lab.run();
     assert!(!lab.election.is_busy() && lab.election.is_unfinished(), "they end");
@@ -925,7 +925,7 @@ fn an_election_that_is_deleted_keeps_its_record_until_what_it_let_run_has_ended(
 fn a_cluster_that_leads_has_the_failover_delay_to_recover() {
     let mut lab = leading();
     lab.failover_delay = Duration::from_secs(5);
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     assert_eq!(lab.run(), [] as [&str; 0]);
     let until = lab.now + Duration::from_secs(5);
     assert_eq!(*lab.election.situation(), Situation::Recovering(NotEligible::Unavailable, until));
@@ -975,7 +975,7 @@ fn what_had_no_replicas_gets_one() {
 #[test]
 fn what_an_earlier_operator_may_just_have_let_run_is_waited_for_before_the_lock_is_let_go_of() {
     let mut lab = leading().restarted();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     let all = lab.run();
     assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
@@ -991,7 +991,7 @@ fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
     lab.run();
     let version = lab.next_version();
     lab.workloads.as_mut().unwrap().insert(0, Workload { uid: uid("another"), version, claim: None, ..nightly });
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     let all = lab.run();
     assert!(all.contains(&"Disable CronJob/nightly Suspend(true)".into()), "{all:#?}");
     assert!(!all.contains(&"ReleaseRecord".into()), "its controller may not have seen that: {all:#?}");
@@ -1003,7 +1003,7 @@ fn a_workload_that_is_made_again_by_the_same_name_may_just_have_been_let_run() {
 #[test]
 fn a_workload_whose_annotations_were_removed_comes_back_as_it_was() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     assert_eq!(lab.settings(), [Setting::Suspend(true), Setting::Replicas(0)]);
     let version = lab.next_version();
@@ -1049,7 +1049,7 @@ fn a_workload_that_is_to_stay_as_it_is_is_not_written() {
 #[test]
 fn one_that_is_refused_gives_back_what_it_is_to_have_nothing_to_do_with_and_nothing_else() {
     let mut lab = leading();
-    lab.cluster = Some(Err(NotEligible::Unavailable));
+    lab.cluster = Some(Err(Unavailable));
     lab.run();
     lab.desired = Desired::Refuse;
     lab.later(3);

@@ -120,6 +120,6 @@ function moving(own, about) {
       <label>Wait for up to <input type="number" name="deadline" min="1" max="2592000" inputmode="numeric" .value=${own.deadline} @input=${set('deadline')}> seconds
         <small>Until nothing blocks the Switchover, for example until a pod becomes ready. Empty: it does not wait, and fails at once.</small></label>
       <label><input type="checkbox" name="force" .checked=${own.force} @change=${set('force')}> By force
-        <small>The chosen pod may lead even if it is not ready or its node is cordoned.</small></label>
+        <small>The chosen pod may lead even if it is not ready, lacks a condition or is on a cordoned node.</small></label>
     </details>`;
 }
