@@ -330,6 +330,8 @@ impl Model for Cluster {
                         actions.push(Action::Deleted(slot));
                     }
                 }
+                // Where the former leader ends first, no pod takes its place, because it could only lead in a third term.
+                None if self.ends_first => {}
                 None => actions.push(Action::Created(slot)),
             }
         }
