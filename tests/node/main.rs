@@ -14,6 +14,7 @@ mod consul;
 mod drain;
 mod figures;
 mod files;
+mod former;
 mod group;
 mod inside;
 mod keeper;
@@ -86,6 +87,9 @@ async fn an_installation_on_real_nodes() {
     web.caller.pause(true);
     if plan.has(Part::Switches) {
         switches::measure(&nodes, &deep, plan.runs, &mut figures).await;
+    }
+    if plan.has(Part::Former) {
+        former::ends_first(&nodes, &mut figures).await;
     }
     if plan.has(Part::Drain) {
         drain::measure(&nodes, plan.runs, &mut figures).await;

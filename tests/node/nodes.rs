@@ -108,17 +108,25 @@ impl Nodes {
 
     /// Returns the process id on this machine of the main process of a pod that runs this program.
     pub fn process(uid: &str, program: &str) -> u32 {
-        let mut found = None;
+        match *Self::processes(uid, program) {
+            [process] => process,
+            ref found => panic!("the processes of pod {uid} that are called {program}: {found:?}"),
+        }
+    }
+
+    /// Returns the process ids of the main processes of a pod's containers that run this program.
+    pub fn processes(uid: &str, program: &str) -> Vec<u32> {
+        let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").expect("there is /proc").filter_map(Result::ok) {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
             let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
             // The first process in a process namespace is the container's main one: its innermost id is 1.
             let first = read("status").lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"));
             if first && read("cgroup").contains(&format!("pod{uid}/")) && read("cmdline").starts_with(program) {
-                assert!(found.replace(pid).is_none(), "pod {uid} has one container");
+                found.push(pid);
             }
         }
-        found.unwrap_or_else(|| panic!("no process of pod {uid} is called {program}"))
+        found
     }
 }
 

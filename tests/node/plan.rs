@@ -11,6 +11,7 @@ pub enum Part {
     Inside,
     Pods,
     Switches,
+    Former,
     Drain,
     Connections,
     Hangs,
@@ -24,12 +25,13 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they run, with their names.
-    const ALL: [(Self, &'static str); 14] = [
+    const ALL: [(Self, &'static str); 15] = [
         (Self::KubeProxy, "kube-proxy"),
         (Self::Files, "files"),
         (Self::Inside, "inside"),
         (Self::Pods, "pods"),
         (Self::Switches, "switches"),
+        (Self::Former, "former"),
         (Self::Drain, "drain"),
         (Self::Connections, "connections"),
         (Self::Hangs, "hangs"),

@@ -35,7 +35,7 @@ impl<'a> Release<'a> {
             "--set",
             "image.pullPolicy=Never",
             "--set",
-            "routing.enabled=true",
+            "fencing.enabled=true",
         ]);
         Self { nodes, client }
     }
@@ -57,7 +57,7 @@ impl<'a> Release<'a> {
 
     /// Rolls the operator out again, and waits for that.
     pub fn upgrade(&self) {
-        let set = ["image.pullPolicy=Never", "routing.enabled=true", "logLevel=debug"];
+        let set = ["image.pullPolicy=Never", "fencing.enabled=true", "logLevel=debug"];
         let set: Vec<&str> = set.into_iter().flat_map(|value| ["--set", value]).collect();
         self.nodes
             .helm(&[&["upgrade", "lictor", CHART, "-n", NAMESPACE, "--wait", "--timeout", "120s"], &set[..]].concat());

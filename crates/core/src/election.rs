@@ -382,6 +382,10 @@ impl Election {
     /// Decides what to do while nothing is under way. Returns whether to look again.
     fn idle(&mut self, step: &mut Step) -> bool {
         let view = step.view;
+        if matches!(view.desired, Desired::Refuse | Desired::Freeze) {
+            let PodWrites { upkeep, troubles, .. } = &mut self.pod_writes;
+            upkeep.release(troubles, step);
+        }
         if view.desired == Desired::Refuse {
             let record = self.records.lock.record().filter(|record| record.election == self.id.uid);
             self.report.keep_leader(record);

@@ -139,6 +139,19 @@ impl Upkeep {
         }
     }
 
+    /// E1: takes the finalizer off pods that have ended, also of an election that writes nothing else.
+    pub(super) fn release(&mut self, troubles: &Troubles, step: &mut Step) {
+        let Step { id, view, .. } = *step;
+        self.reread(step);
+        for pod in view.pods.iter().copied().filter(|pod| id.wrote(pod) && has_ended(pod, view)) {
+            let Some(patch) = PodPatch::release(pod).filter(|_| !self.writes.contains_key(&pod.uid)) else { continue };
+            match troubles.waits(&pod.uid, PodChange::Release, false, view.now) {
+                Some(until) => step.wake_at(Timer::PodRetry, until),
+                None => self.write(WritePod::new(PodChange::Release, pod, patch), false, step),
+            }
+        }
+    }
+
     fn write(&mut self, write: WritePod, demotes: bool, step: &mut Step) {
         let op = step.request(Command::WritePod(write.clone()));
         let state = Versioned::Sent(op, Some(write.version));

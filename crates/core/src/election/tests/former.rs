@@ -150,6 +150,23 @@ fn a_switchover_waits_for_the_end() {
     assert_eq!((lab.leader(), mark.from, mark.to), (Some("p1"), Some(uid("p0")), Some(uid("p1"))));
 }
 
+/// E1: a paused or refused election keeps no pod that has ended.
+#[test]
+fn a_pod_that_has_ended_goes_also_while_its_election_is_paused() {
+    for desired in [Desired::Freeze, Desired::Refuse] {
+        let mut lab = held(2);
+        lab.desired = desired;
+        lab.edit("p0", |pod| pod.deleting = true);
+        assert_eq!(lab.run(), NOTHING);
+        lab.edit("p0", |pod| pod.ended = true);
+        assert_eq!(lab.run(), ["Release p0"]);
+        assert_eq!((lab.leader(), lab.pods.contains_key("p0")), (None, false));
+        lab.desired = Desired::Run;
+        lab.run();
+        assert_eq!(lab.leader(), Some("p1"));
+    }
+}
+
 /// E2.
 #[test]
 fn the_former_leader_is_deleted_when_the_next_one_leads() {
