@@ -24,6 +24,11 @@ impl Remarking {
         Ok(())
     }
 
+    /// How many times in a row the write failed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.retry.failures()
+    }
+
     /// Takes the result of a write. Returns the obstacle when the write first fails.
     pub(crate) fn take(&mut self, written: Result<(), Failure>, now: Instant) -> Option<Failure> {
         self.in_flight = false;

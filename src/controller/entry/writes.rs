@@ -129,6 +129,11 @@ impl Retry {
         self.not_before
     }
 
+    /// How many times in a row the write failed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
     pub(crate) fn succeeded(&mut self) {
         (self.failures, self.told) = (0, false);
     }

@@ -3,9 +3,11 @@
 use lictor_core::{Election, Instant, Situation};
 
 use crate::controller::entry::Entry;
+use super::withdraw::ATTEMPTS;
 use crate::controller::executor::Executor;
 use crate::controller::object::ElectionObject;
 use crate::controller::status::seen_difference;
+use crate::controller::timers::Soonest;
 use crate::store::Remark;
 
 /// Brings this cluster's remark among those of a lock up to date. Returns when to look again.
@@ -39,12 +41,19 @@ fn own<'a>(object: &ElectionObject, remarks: &'a [Remark]) -> Option<&'a Remark>
     remarks.iter().find(|remark| remark.cluster == shared.cluster())
 }
 
-/// Takes back the remark of an election that is deleted.
-pub(super) fn take_back(entry: &mut Entry, remarks: &[Remark], executor: &Executor, now: Instant) {
-    if own(&entry.object, remarks).is_some()
-        && let Some(key) = entry.spec().map(|spec| spec.key.clone())
-        && entry.remarking.begin(now).is_ok()
-    {
-        executor.remark(entry.object.id().clone(), key, None);
+/// Takes back the remark of an election that is deleted. Returns whether the remark is still there, and can perhaps be taken back.
+pub(super) fn take_back(
+    entry: &mut Entry,
+    remarks: &[Remark],
+    executor: &Executor,
+    now: Instant,
+    again: &mut Soonest,
+) -> bool {
+    let key = entry.spec().map(|spec| spec.key.clone()).filter(|_| own(&entry.object, remarks).is_some());
+    let Some(key) = key.filter(|_| entry.remarking.failures() < ATTEMPTS) else { return false };
+    match entry.remarking.begin(now) {
+        Ok(()) => executor.remark(entry.object.id().clone(), key, None),
+        Err(later) => again.add(later),
     }
+    true
 }

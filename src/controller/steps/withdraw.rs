@@ -17,7 +17,7 @@ use super::metadata::write_metadata;
 use super::remark::take_back;
 
 /// How often to try. A status that can't be written must not keep lictor from removing what it wrote.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// Writes into the status of an election that stays that it is no longer served, and then removes the finalizer.
 pub(crate) fn withdraw(
@@ -38,7 +38,9 @@ pub(crate) fn withdraw(
         announce_left(entry, &left, &why, executor);
     }
     if entry.object.has_finalizer() || **entry.workloads.claims() != Claims::default() {
-        take_back(entry, remarks, executor, moment.now);
+        if take_back(entry, remarks, executor, moment.now, again) {
+            return;
+        }
         return write_metadata(entry, false, Claims::default(), executor, moment.now, again);
     }
     entry.probing.stop();
