@@ -16,8 +16,8 @@ use lictor_api::{
     condition, is_unknown, unknown,
 };
 use lictor_core::{
-    Absence, Election, Failure, Holder, Instant, LEADER_FINALIZER, Node, OnlyByKubelet, Pod, ProbeFailure, Rival,
-    Situation, Slice, Stays, Timestamp, Uid, absence, eligible,
+    Absence, Election, Failure, Holder, Instant, Node, OnlyByKubelet, Pod, ProbeFailure, Rival, Situation, Slice,
+    Stays, Timestamp, Uid, absence, eligible,
 };
 
 use self::followed::{followed_lock, led_by_nobody, led_unseen};
@@ -77,7 +77,7 @@ pub(super) fn status(
             Some(fitness) => counted(1, fitness.is_ok().into()),
             None => count(entry, spec, candidates, now),
         });
-        status.worst_case_failover_seconds = spec.followed.is_none().then(|| worst_case(spec, operator_lease));
+        status.worst_case_failover_seconds = is_bounded(spec).then(|| worst_case(spec, operator_lease));
         status.followed_lock = entry.following().map(|following| followed_lock(following, candidates));
         status.leader = match group.situation() {
             Situation::LedElsewhere(rival) => Some(leader_elsewhere(rival)),
@@ -241,6 +241,11 @@ pub(super) fn farewell(entry: &Entry, wall: Timestamp) -> LeaderElectionStatus {
     }
 }
 
+/// Whether a failover has a longest time: candidates elect their leader when they like, and a former leader may take any time to end (E1).
+fn is_bounded(spec: &Resolved) -> bool {
+    spec.followed.is_none() && !spec.former_leader.comes_first()
+}
+
 /// After a kill of the acting operator, its lease has to end first. Then the leader may have time to recover, or its probe has to fail
 /// often enough. A shared store keeps a lock for a while after its holder went silent.
 fn worst_case(spec: &Resolved, operator_lease: std::time::Duration) -> i64 {
@@ -368,8 +373,15 @@ fn elected(
                 let message = format!("{pod} is the leader, but {}", not_probed(unasked));
                 Some(condition(ELECTED, true, "NotProbed", message, generation))
             };
+            let undeleted = || {
+                let (former, why) = group.undeleted()?;
+                let message = format!(
+                    "{pod} is the leader, but lictor can't delete the former leader {former}: {why}. {DELETABLE}"
+                );
+                Some(condition(ELECTED, true, "FormerLeaderStays", message, generation))
+            };
             let leads = || condition(ELECTED, true, "Elected", format!("{pod} is the leader"), generation);
-            unseen.or_else(limps).or_else(unasked).or_else(flaps).unwrap_or_else(leads)
+            unseen.or_else(limps).or_else(undeleted).or_else(unasked).or_else(flaps).unwrap_or_else(leads)
         }
         (_, None) => match (entry.workloads.cluster(), entry.following()) {
             (_, Some(following)) if !spec.paused => led_by_nobody(spec, following, candidates, now, generation),
@@ -408,25 +420,30 @@ fn without_store(situation: &Situation) -> Option<(&'static str, &'static str)> 
 fn awaited_end(former: &Holder, group: &Election, candidates: &[(&Pod, Option<&Node>)]) -> String {
     let name = former.pod.as_deref().unwrap_or_default();
     let begin = format!("no pod leads before the former leader {name} has ended (spec.handover.formerLeader)");
+    if let Some((_, why)) = group.undeleted() {
+        return format!("{begin}, and lictor can't delete it: {why}. {DELETABLE}");
+    }
     let Some((pod, node)) = candidates.iter().find(|(pod, _)| pod.uid == former.uid) else {
-        return format!(
-            "{begin}, and the pod no longer matches spec.selector, so lictor does not delete it: delete it, and take the finalizer \
-             {LEADER_FINALIZER} off it when its containers have ended"
-        );
+        return format!("{begin}, and it no longer matches spec.selector: kubectl get pod {name} -o yaml shows it");
     };
     let node_name = pod.node.as_deref().unwrap_or_default();
-    match (node, group.failure()) {
-        (Some(node), _) if node.lost => format!(
+    if node.is_some_and(|node| node.lost) {
+        return format!(
             "{begin}, and its node {node_name} does not answer. If the node is off, say so: kubectl taint nodes {node_name} \
              node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-        ),
-        (_, Some(failure)) if !pod.deleting => format!("{begin}, and lictor can't delete it: {}", failure.text()),
-        _ if pod.deleting => {
-            format!("{begin}: it is being deleted, and its kubelet has not reported the end of its containers")
-        }
-        _ => format!("{begin}: lictor deletes it"),
+        );
     }
+    let rest = if pod.deleting {
+        "it is being deleted, and its kubelet has not reported the end of its containers"
+    } else {
+        "lictor deletes it, later if the leader has changed many times in a row"
+    };
+    format!("{begin}: {rest}")
 }
+
+/// What a person can do about a former leader that can't be deleted.
+const DELETABLE: &str = "Change the PodDisruptionBudget, set respectDisruptionBudgets: false, or grant the right by the \
+     chart's value fencing.enabled";
 
 /// What `likeReadiness` can't ask a leader, as half a sentence.
 fn not_probed(unasked: &Unasked) -> String {

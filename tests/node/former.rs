@@ -13,13 +13,9 @@ const RUNS: usize = 5;
 const ENDS_AFTER: Duration = Duration::from_millis(1900);
 
 pub async fn ends_first(nodes: &Nodes, figures: &mut Figures) {
-    let group = Group::make(
-        nodes,
-        "ends-first",
-        false,
-        Reach::Service(json!({"handover": {"formerLeader": "DeleteFirst"}})),
-    )
-    .await;
+    let group =
+        Group::make(nodes, "ends-first", false, Reach::Service(json!({"handover": {"formerLeader": "DeleteFirst"}})))
+            .await;
     group.runs().await;
     for _ in 0..RUNS {
         let former = group.calm(3).await;

@@ -662,7 +662,9 @@ impl Judge {
 /// E1: whether a pod has led, as its finalizer says, and has not ended.
 fn executes(pod: &Value) -> bool {
     let finalizers = pod["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|all| all.iter().any(|one| *one == LEADER_FINALIZER)) && pod["status"]["phase"] != "Failed"
+    let own = pod["metadata"]["annotations"][LEADER_FINALIZER] == pod["metadata"]["uid"];
+    own && finalizers.is_some_and(|all| all.iter().any(|one| *one == LEADER_FINALIZER))
+        && pod["status"]["phase"] != "Failed"
 }
 
 /// The keys of the leaders' labels that a pod shows.

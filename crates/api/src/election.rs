@@ -581,7 +581,8 @@ pub struct LeaderElectionStatus {
     /// The longest time, in seconds, from the moment at which a leader's loss can be seen (at the API server or by the
     /// probe) until the next leader has its label. This assumes that an eligible pod exists, and holds even if the
     /// acting operator is killed at that moment. Absent if spec.electedBy is Candidates, because then only the
-    /// candidates determine how soon they elect another leader.
+    /// candidates determine how soon they elect another leader, and with spec.handover.formerLeader: DeleteFirst,
+    /// because the former leader may take any time to end.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub worst_case_failover_seconds: Option<i64>,
 

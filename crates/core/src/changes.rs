@@ -45,6 +45,11 @@ impl Changes {
         self.extend([(name, Some(value))]);
     }
 
+    /// Leaves a name as it is.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.0 = self.iter().filter(|(known, _)| *known != name).collect::<Self>().0;
+    }
+
     /// Takes a name off.
     pub fn take_off(&mut self, name: &str) {
         self.extend([(name, None)]);

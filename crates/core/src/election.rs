@@ -181,6 +181,14 @@ impl Election {
         self.report.failure.as_ref()
     }
 
+    /// E2: a former leader that is to be deleted, and why it can't be.
+    pub fn undeleted(&self) -> Option<(&str, &str)> {
+        let leaving = &self.records.lock.record()?.leaving;
+        leaving
+            .iter()
+            .find_map(|former| Some((former.pod.as_deref()?, self.pod_writes.troubles.why_undeleted(&former.uid)?)))
+    }
+
     /// When the next step is due if nothing else happens.
     pub fn wake(&self) -> Option<Instant> {
         self.timers.next()
@@ -395,6 +403,9 @@ impl Election {
         }
         if view.desired == Desired::Freeze {
             let record = self.records.lock.record();
+            if matches!(self.report.situation, Situation::AwaitingEnd(_)) {
+                self.report.situation = Situation::Vacant;
+            }
             // Without a record of its own in a shared store, this election is still taking labels off.
             if self.report.situation == Situation::HandingOver && (record.is_some() || !view.policy.shared) {
                 // The handover is over, or never began, and no other one begins.

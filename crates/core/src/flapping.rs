@@ -68,6 +68,14 @@ impl Flapping {
         self.optional.1.map(|at| at + pause).filter(|until| *until > now)
     }
 
+    /// E2: the moment from which a former leader may be deleted, if the leader has changed many times in a row. Each deletion makes a
+    /// controller create a pod, and the cause may be the same with that one.
+    pub fn deletes_from(&self, now: Instant) -> Option<Instant> {
+        let further = self.in_row(now).checked_sub(MANY)?;
+        let pause = SHORTEST.saturating_mul(2_u32.saturating_pow(further)).min(LONGEST);
+        self.all.1.map(|at| at + pause).filter(|from| *from > now)
+    }
+
     /// When the row ends, if no further change comes.
     pub fn ends(&self, now: Instant) -> Option<Instant> {
         self.all.1.map(|at| at + CALM).filter(|end| *end > now)

@@ -490,7 +490,9 @@ impl Handover {
         }
         let former = self.record.former_markings();
         let markings = &self.record.scope.markings;
-        if self.purpose != Purpose::Withdraw && self.record.scope.selector.matches(&pod.labels) {
+        // E1: a former leader keeps its mark and its finalizer until it has ended, also if it is no candidate any more.
+        let leaves = markings.holds && self.record.leaving.iter().any(|holder| holder.uid == pod.uid);
+        if self.purpose != Purpose::Withdraw && (leaves || self.record.scope.selector.matches(&pod.labels)) {
             return (PodChange::Demote, markings.demotion(&self.election, self.record.term, &former, &Before::of(pod)));
         }
         // O1: a pod of an earlier spec without a mark has nothing of lictor's, unless it led. A late promotion would add the mark.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::replaced::{REPLACED_ANNOTATION, Replaced};
-use super::{Changes, Pairs, Pod, Term};
+use super::{Changes, Pairs, Pod, Term, Uid};
 
 /// The annotation, on every pod that lictor has labelled, with the term under which it was last written. For the leader, this is the
 /// fencing token.
@@ -15,6 +15,7 @@ pub const TERM_ANNOTATION: &str = "lictor.dev/term";
 pub const ELECTION_ANNOTATION: &str = "lictor.dev/election";
 
 /// The finalizer, on a leader whose end must be known before another pod leads (E1), so that its object stays until lictor has seen the end.
+/// The annotation of the same name has the pod's uid, so that a pod with copies of both, for example from a template, has not led.
 pub const LEADER_FINALIZER: &str = "lictor.dev/leader";
 
 /// Kubernetes' own annotation. When a ReplicaSet gets fewer replicas, it first deletes the pods with the lowest value. Without it: 0.
@@ -33,6 +34,8 @@ pub(crate) struct Before {
     labels: Pairs,
     annotations: Pairs,
     finalizers: Box<[String]>,
+    uid: Uid,
+    held: bool,
 }
 
 impl Before {
@@ -43,6 +46,8 @@ impl Before {
             labels: pod.labels.clone(),
             annotations: pod.annotations.clone(),
             finalizers: pod.finalizers.clone(),
+            uid: pod.uid.clone(),
+            held: is_held(pod),
         }
     }
 }
@@ -133,7 +138,7 @@ impl Markings {
     pub fn is_leader(&self, pod: &Pod, term: Term) -> bool {
         self.leader.is_on(pod)
             && term_of(pod) == Some(term)
-            && self.holds == is_held(&pod.finalizers)
+            && if self.holds { is_held(pod) } else { !has_finalizer(&pod.finalizers) }
             && superfluous(&self.follower, &self.leader).all(|key| key.is_off(pod))
     }
 
@@ -143,7 +148,7 @@ impl Markings {
             && !self.shows_leader(pod)
             && superfluous(&self.leader, &self.follower).all(|key| key.is_off(pod))
             && !DeletionCost::of(pod).written
-            && (self.holds || !is_held(&pod.finalizers))
+            && (!has_finalizer(&pod.finalizers) || (self.holds && is_held(pod)))
     }
 
     /// Marks a pod as the leader. `former` are the markings of earlier specs, whose leftovers the patch removes. `before` is the pod's
@@ -151,6 +156,11 @@ impl Markings {
     pub(crate) fn promotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
         let mut patch = self.patch((&self.leader, &self.follower), election, term, former, before);
         patch.finalizers = with_finalizer(&before.finalizers, self.holds);
+        if self.holds {
+            patch.annotations.set(LEADER_FINALIZER, &before.uid.0);
+        } else if before.annotations.contains_key(LEADER_FINALIZER) {
+            patch.annotations.take_off(LEADER_FINALIZER);
+        }
         let kept = before.cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
         if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
             for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
@@ -164,7 +174,12 @@ impl Markings {
     pub(crate) fn demotion(&self, election: &str, term: Term, former: &[Self], before: &Before) -> PodPatch {
         let mut patch = self.patch((&self.follower, &self.leader), election, term, former, before);
         // E1: the finalizer stays until the end of a former leader is known.
-        patch.finalizers = (!self.holds).then(|| with_finalizer(&before.finalizers, false)).flatten();
+        if !(self.holds && before.held) {
+            patch.finalizers = with_finalizer(&before.finalizers, false);
+            if before.annotations.contains_key(LEADER_FINALIZER) {
+                patch.annotations.take_off(LEADER_FINALIZER);
+            }
+        }
         patch
     }
 
@@ -180,7 +195,7 @@ impl Markings {
                 changes.extend(ours.map(|(name, _)| (name, None)));
             }
         }
-        for key in [TERM_ANNOTATION, ELECTION_ANNOTATION] {
+        for key in [TERM_ANNOTATION, ELECTION_ANNOTATION, LEADER_FINALIZER] {
             if pod.annotations.contains_key(key) {
                 patch.annotations.take_off(key);
             }
@@ -323,8 +338,17 @@ impl PodPatch {
 
     /// Takes the leader's finalizer off a pod, if it has it.
     pub(super) fn release(pod: &Pod) -> Option<Self> {
-        let finalizers = with_finalizer(&pod.finalizers, false)?;
-        Some(Self { finalizers: Some(finalizers), ..Self::default() })
+        let mut patch = Self { finalizers: Some(with_finalizer(&pod.finalizers, false)?), ..Self::default() };
+        if pod.annotations.contains_key(LEADER_FINALIZER) {
+            patch.annotations.take_off(LEADER_FINALIZER);
+        }
+        Some(patch)
+    }
+
+    /// Leaves the leader's finalizer where it is.
+    pub(super) fn keep_finalizer(&mut self) {
+        self.finalizers = None;
+        self.annotations.forget(LEADER_FINALIZER);
     }
 
     /// Changes a pod.
@@ -361,7 +385,10 @@ impl PodPatch {
         lacking(&pod.labels, &self.labels, "label")
             .or_else(|| lacking(&pod.annotations, &self.annotations, "annotation"))
             .or_else(|| {
-                let kept = self.finalizers.as_ref().is_none_or(|wanted| is_held(wanted) == is_held(&pod.finalizers));
+                let kept = self
+                    .finalizers
+                    .as_ref()
+                    .is_none_or(|wanted| has_finalizer(wanted) == has_finalizer(&pod.finalizers));
                 (!kept)
                     .then(|| format!("the finalizer {LEADER_FINALIZER} of pod {} is not as it was written", pod.name))
             })
@@ -369,14 +396,19 @@ impl PodPatch {
     }
 }
 
+/// E1: whether a pod has led and has the leader's finalizer.
+pub(super) fn is_held(pod: &Pod) -> bool {
+    has_finalizer(&pod.finalizers) && pod.annotations.get(LEADER_FINALIZER) == Some(&*pod.uid.0)
+}
+
 /// Whether the leader's finalizer is among these.
-pub(super) fn is_held(finalizers: &[String]) -> bool {
+pub(super) fn has_finalizer(finalizers: &[String]) -> bool {
     finalizers.iter().any(|finalizer| finalizer == LEADER_FINALIZER)
 }
 
 /// The finalizers of a pod with the leader's, or without it, or `None` if they are as they should be.
 fn with_finalizer(present: &[String], held: bool) -> Option<Vec<String>> {
-    if is_held(present) == held {
+    if has_finalizer(present) == held {
         return None;
     }
     let others = present.iter().filter(|finalizer| *finalizer != LEADER_FINALIZER).cloned();

@@ -34,9 +34,9 @@ pub const NAMES: [[&str; 4]; 22] = [
     ],
     [
         "`lictor.dev/leader`",
-        "finalizer of a pod",
+        "finalizer and annotation of a pod",
         "lictor",
-        "the pod has led with `formerLeader: DeleteFirst`, and its end is not known yet",
+        "with the pod's own uid as the annotation's value: it has led with `formerLeader: DeleteFirst`, and its end is not known yet",
     ],
     [
         "`lictor.dev/replaced`",

@@ -3,12 +3,14 @@
 use lictor_core::{Election, Instant, Situation};
 
 use crate::controller::entry::Entry;
-use super::withdraw::ATTEMPTS;
 use crate::controller::executor::Executor;
 use crate::controller::object::ElectionObject;
 use crate::controller::status::seen_difference;
 use crate::controller::timers::Soonest;
 use crate::store::Remark;
+
+/// How often to try to take a remark back, before the election goes without.
+const ATTEMPTS: u32 = 3;
 
 /// Brings this cluster's remark among those of a lock up to date. Returns when to look again.
 pub(super) fn remark(entry: &mut Entry, remarks: &[Remark], executor: &Executor, now: Instant) -> Option<Instant> {

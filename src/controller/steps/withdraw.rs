@@ -17,7 +17,7 @@ use super::metadata::write_metadata;
 use super::remark::take_back;
 
 /// How often to try. A status that can't be written must not keep lictor from removing what it wrote.
-pub(super) const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 3;
 
 /// Writes into the status of an election that stays that it is no longer served, and then removes the finalizer.
 pub(crate) fn withdraw(

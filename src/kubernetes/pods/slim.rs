@@ -104,12 +104,12 @@ impl SlimStatus {
     }
 
     /// E1: whether no container runs any more, and none will. A kubelet reports a terminal phase only after the containers have ended;
-    /// others, such as an eviction by a taint, set the phase alone. Kubernetes' garbage collector says that it has found the node gone.
+    /// others, such as the garbage collector, set the phase alone, which leaves containers as running. It says that it has found the node
+    /// gone.
     fn has_ended(&self) -> bool {
         let statuses = [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
         let mut states = statuses.into_iter().flatten().map(|status| &status.state);
-        let kubelet =
-            states.clone().any(|state| state.terminated.is_some()) && states.all(|state| state.running.is_none());
+        let kubelet = states.all(|state| state.running.is_none());
         let collected = |of: &SlimCondition| {
             of.type_ == "DisruptionTarget" && of.status == "True" && of.reason.as_deref() == Some("DeletionByPodGC")
         };
@@ -328,7 +328,7 @@ mod tests {
         );
         assert!(!ended("Running", &["terminated"], json!([])), "a container may be started again");
         assert!(!ended("Failed", &["terminated", "running"], json!([])), "a taint has evicted it from a silent node");
-        assert!(!ended("Failed", &[], json!([])));
+        assert!(ended("Failed", &[], json!([])), "its kubelet has evicted it");
         let disrupted = |reason: &str| json!([{"type": "DisruptionTarget", "status": "True", "reason": reason}]);
         assert!(ended("Failed", &["running"], disrupted("DeletionByPodGC")));
         assert!(!ended("Failed", &["running"], disrupted("DeletionByTaintManager")));

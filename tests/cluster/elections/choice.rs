@@ -50,11 +50,12 @@ async fn preferences_for_zones_and_nodes_add_up() {
 async fn the_pod_with_the_best_number_is_elected_and_a_better_one_moves_no_leader() {
     let lab = Lab::new("number").await;
     let recorder = lab.record().await;
-    let _operator = lab.operator(&[]);
     let lag = |value: &str| annotated("example.com/lag", value);
     pods(&lab, vec![("a", PodSpec::default()), ("b", lag("7")), ("c", lag("5")), ("d", lag("1.5"))]).await;
     let preferences = json!([{"byAnnotation": "example.com/lag", "order": "Lowest"}]);
     lab.elect(json!({"preferences": preferences, "preemption": "HigherPriority"})).await;
+    // The operator sees all pods before it elects one of them.
+    let _operator = lab.operator(&[]);
     lab.wait_leader("c").await;
     lab.patch_pod("b", json!({"metadata": {"annotations": {"example.com/lag": "-1"}}})).await;
     lab.patch_pod("a", json!({"metadata": {"annotations": {"example.com/lag": "6"}}})).await;

@@ -124,7 +124,8 @@ impl Electing<'_> {
         let own =
             stored.written().filter(|record| record.election == step.id.uid).or(self.records.lock.last()).cloned();
         let decision = self.fitness.decide(own.as_ref(), &self.pod_writes.troubles, step);
-        let (decision, awaited) = self.pod_writes.former.first(decision, stored, &self.records.lock, step);
+        let PodWrites { former, troubles, .. } = &mut *self.pod_writes;
+        let (decision, awaited) = former.first(decision, stored, &self.records.lock, troubles, step);
         match decision {
             Decision::Keep(candidate) | Decision::KeepDespiteProbe(candidate, _) => {
                 self.elect(stored, Some(candidate), Reason::LockLost, step);

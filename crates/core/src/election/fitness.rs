@@ -278,6 +278,8 @@ impl Fitness {
                 }
             };
         }
+        // E1: a leader that would have to end first, and can't be deleted, stays unless it fails.
+        let others = others.filter(|_| !(view.former_leader.comes_first() && troubles.keeps(&pod.uid)));
         if let Some(other) = self.instead_of(pod, record, troubles, view) {
             return Decision::Elect(Candidate::Pod(other), Reason::NotLabelled);
         }

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::fitness::{Candidate, Decision};
 use super::lock::Lock;
+use super::troubles::Troubles;
 use crate::marking::is_held;
 use crate::step::Step;
 use crate::timers::Timer;
 use crate::view::{FormerLeader, View};
-use crate::{Command, Holder, Instant, OpId, Outcome, Pod, PodChange, Record, Stored, Uid};
+use crate::{
+    Command, Holder, Instant, NotEligible, OpId, Outcome, Pod, PodChange, Reason, Record, Stored, Uid, eligible,
+};
 
 /// How often a former leader is read that is in no group any more, and that is not shown by the caches.
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -23,6 +26,10 @@ pub(super) struct FormerLeaders {
     demoted: BTreeSet<Uid>,
     /// When they are read again.
     again: Instant,
+    /// The moment from which they may be deleted, because the leader has changed too often.
+    pub(super) deleted_from: Option<Instant>,
+    /// Why the leader was demoted that has to end first.
+    cause: Option<Reason>,
 }
 
 impl FormerLeaders {
@@ -32,6 +39,7 @@ impl FormerLeaders {
         decision: Decision<'a>,
         stored: &Stored,
         lock: &Lock,
+        troubles: &Troubles,
         step: &mut Step<'a>,
     ) -> (Decision<'a>, Option<Holder>) {
         let view = step.view;
@@ -44,17 +52,31 @@ impl FormerLeaders {
             return (decision, None);
         };
         let leads = record.and_then(|record| record.holder.as_ref()).filter(|holder| holder.uid != next.uid);
-        let runs = |holder: &&Holder| !self.has_ended(holder, view) && !self.never_led(holder, view);
         if leads.is_some_and(|holder| holder.pod.is_some() && !self.has_ended(holder, view))
             || held(view).any(|pod| pod.uid != next.uid && !record.is_some_and(|record| leaves(pod, record)))
         {
+            self.cause = Some(reason.clone());
             return (Decision::Vacate(reason.clone()), None);
         }
         let Some(record) = record else { return (decision, None) };
-        let Some(awaited) = record.leaving.iter().find(runs).cloned() else { return (decision, None) };
+        let runs = |holder: &&Holder| !self.has_ended(holder, view) && !self.never_led(holder, view);
+        let mut running = record.leaving.iter().filter(runs);
+        let Some(awaited) = running.next().cloned() else {
+            let cause = if record.leaving.is_empty() { None } else { self.cause.take() };
+            return match (decision, cause) {
+                (Decision::Elect(next, Reason::Vacant), Some(cause)) => (Decision::Elect(next, cause), None),
+                (decision, _) => (decision, None),
+            };
+        };
+        if record.holder.is_some() {
+            return (Decision::Vacate(reason.clone()), Some(awaited));
+        }
+        let others = running.next().is_some();
+        if let Some(pod) = stays(&awaited, troubles, view).filter(|_| !others) {
+            return (Decision::Elect(Candidate::Pod(pod), Reason::Vacant), None);
+        }
         self.read(record, step);
-        let decision = if record.holder.is_some() { Decision::Vacate(reason.clone()) } else { Decision::Nobody };
-        (decision, Some(awaited))
+        (Decision::Nobody, Some(awaited))
     }
 
     /// The former leaders of a record that a new record has to name, too, and the leader that it replaces.
@@ -65,7 +87,10 @@ impl FormerLeaders {
             }
             match view.former_leader {
                 FormerLeader::Keep => false,
-                FormerLeader::Delete { .. } => shown(holder, view).is_some_and(|pod| !pod.deleting && !pod.finished),
+                // Whoever takes a pod out of the group wants it to stay, for example to look at it.
+                FormerLeader::Delete { .. } => {
+                    shown(holder, view).is_some_and(|pod| view.selects(pod) && !pod.deleting && !pod.finished)
+                }
                 // A record with the next leader is written only when the end of all others is known.
                 FormerLeader::DeleteFirst { .. } => next.is_none() && !self.has_ended(holder, view),
             }
@@ -101,7 +126,7 @@ impl FormerLeaders {
 
     /// Whether a pod that a record named was never promoted, and can't be any more, because a promotion writes the finalizer.
     fn never_led(&self, holder: &Holder, view: &View) -> bool {
-        let led = |pod: &Pod| is_held(&pod.finalizers) || view.scope.markings.shows_leader(pod);
+        let led = |pod: &Pod| is_held(pod) || view.scope.markings.shows_leader(pod);
         self.demoted.contains(&holder.uid) && shown(holder, view).is_some_and(|pod| !led(pod))
     }
 
@@ -150,13 +175,26 @@ impl FormerLeaders {
     }
 }
 
+/// E1: a former leader that can't be deleted, and could lead. It leads again, because no other pod can.
+fn stays<'a>(former: &Holder, troubles: &Troubles, view: &View<'a>) -> Option<&'a Pod> {
+    let pod = shown(former, view).filter(|pod| !pod.deleting && view.selects(pod) && is_held(pod))?;
+    let node = pod.node.as_ref().and_then(|node| view.nodes.get(node));
+    let fit = eligible(pod, node, view.rules, view.now);
+    (troubles.keeps(&pod.uid) && matches!(fit, Ok(()) | Err(NotEligible::NodeCordoned))).then_some(pod)
+}
+
 /// E2: how former leaders are deleted now, if they are. `leads`: whether the next leader is there.
-pub(super) fn deletion(leads: bool, view: &View) -> Option<PodChange> {
+pub(super) fn deletion(leads: bool, from: Option<Instant>, step: &mut Step) -> Option<PodChange> {
+    let view = step.view;
     let evicts = match view.former_leader {
         FormerLeader::Delete { evicts } if leads => evicts,
         FormerLeader::DeleteFirst { evicts } => evicts,
         FormerLeader::Keep | FormerLeader::Delete { .. } => return None,
     };
+    if let Some(from) = from.filter(|from| view.now < *from) {
+        step.wake_at(Timer::Flapping, from);
+        return None;
+    }
     Some(if evicts { PodChange::Evict } else { PodChange::Delete })
 }
 
@@ -172,7 +210,7 @@ fn shown<'a>(holder: &Holder, view: &View<'a>) -> Option<&'a Pod> {
 /// The pods that have led, as their finalizer says, whose end is not known: also if somebody has deleted the record.
 fn held<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Pod> {
     let (pods, view) = (view.pods, *view);
-    pods.iter().copied().filter(move |pod| is_held(&pod.finalizers) && !has_ended(pod, &view))
+    pods.iter().copied().filter(move |pod| is_held(pod) && !has_ended(pod, &view))
 }
 
 fn leaves(pod: &Pod, record: &Record) -> bool {

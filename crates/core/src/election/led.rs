@@ -16,7 +16,7 @@ use super::workloads::{Target, WorkloadReconciler};
 use crate::handover::{Chain, Handover};
 use crate::step::Step;
 use crate::timers::Timer;
-use crate::view::{Desired, Situation};
+use crate::view::{Desired, Situation, View};
 use crate::{Pod, PodChange, Reason, Record, Stored, SwitchoverMark};
 
 /// The parts that a leadership concerns.
@@ -42,7 +42,7 @@ impl Led<'_> {
         let decision = match view.desired {
             Desired::Leave if record.is_some_and(|record| record.holder.is_none()) => Decision::Nobody,
             Desired::Leave => Decision::Vacate(Reason::Leaving),
-            _ => match self.electing().switching(step.id).to(record, view) {
+            _ => match self.electing().switching(step.id).to(record, view).filter(|_| !self.is_kept(record, view)) {
                 Some(pod) => Decision::Elect(Candidate::Pod(pod), Reason::SwitchedOver),
                 None => match self.across.give_way(stored, self.records.terms, self.workloads, step) {
                     Some(decision) => decision,
@@ -50,7 +50,9 @@ impl Led<'_> {
                 },
             },
         };
-        let (decision, awaited) = self.pod_writes.former.first(decision, stored, &self.records.lock, step);
+        let PodWrites { former, troubles, .. } = &mut *self.pod_writes;
+        former.deleted_from = self.fitness.flapping().deletes_from(view.now);
+        let (decision, awaited) = former.first(decision, stored, &self.records.lock, troubles, step);
         if let Some(situation) = decision.situation() {
             self.report.situation = situation;
         }
@@ -134,6 +136,12 @@ impl Led<'_> {
             }
         }
         false
+    }
+
+    /// E1: whether the leader would have to end first, and can't be deleted.
+    fn is_kept(&self, record: Option<&Record>, view: &View) -> bool {
+        let leader = record.and_then(|record| record.holder.as_ref());
+        view.former_leader.comes_first() && leader.is_some_and(|leader| self.pod_writes.troubles.keeps(&leader.uid))
     }
 
     /// Corrects the other pods under a record that is right, and drops from the record what is cleaned up.

@@ -57,7 +57,7 @@ impl PodWrites {
         let leads = leader.is_some_and(|leader| view.scope.markings.shows_leader(leader));
         // H16: where others can write the record, a process believes only what it wrote itself.
         let believed = !view.policy.shared || lock.is_fenced(stored.version());
-        let deletion = deletion(leads, view).filter(|_| believed);
+        let deletion = deletion(leads, self.former.deleted_from, step).filter(|_| believed);
         let wanted =
             Wanted { stored, term, former: &former, scopes: &scopes, leader, deletion, demoted: self.former.demoted() };
         self.upkeep.maintain(&wanted, &mut self.promotions, &self.troubles, step)

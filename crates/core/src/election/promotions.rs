@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backoff::Backoff;
 use crate::handover::Fence;
-use crate::marking::Before;
+use crate::marking::{Before, is_held};
 use crate::ownership::written_on;
 use crate::step::Step;
 use crate::timers::Timer;
@@ -165,6 +165,9 @@ fn stamp(
         return (PodChange::Demote, demotion);
     }
     let mut patch = Markings::removal(&written_on(scopes, pod), pod);
+    if markings.holds && is_held(pod) {
+        patch.keep_finalizer();
+    }
     if patch.is_empty() {
         patch.stamp(election, term);
     }

@@ -91,6 +91,20 @@ impl Troubles {
         self.get(uid, PodChange::Promote).is_some_and(|trouble| trouble.refusals >= REFUSED)
     }
 
+    /// E1: whether a former leader can't be deleted, because the deletion was refused again and again.
+    pub(super) fn keeps(&self, uid: &Uid) -> bool {
+        self.undeleted(uid).is_some_and(|trouble| trouble.refusals >= REFUSED)
+    }
+
+    /// E2: why a former leader is not deleted, if that failed.
+    pub(super) fn why_undeleted(&self, uid: &Uid) -> Option<&str> {
+        self.undeleted(uid).map(|trouble| trouble.why.as_str())
+    }
+
+    fn undeleted(&self, uid: &Uid) -> Option<&Trouble> {
+        self.get(uid, PodChange::Evict).or_else(|| self.get(uid, PodChange::Delete))
+    }
+
     /// Whether a pod counts like any other while there is no leader, and may be tried instead of one that is refused.
     pub(super) fn may_be_tried(&self, uid: &Uid, now: Instant) -> bool {
         !self.is_refused(uid)

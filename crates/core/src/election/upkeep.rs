@@ -193,8 +193,10 @@ impl Upkeep {
                 Some(what) => Failure::Rewritten(what),
             },
             Ok(Shown::Gone) => {
-                self.gone.insert(uid);
-                return None;
+                self.gone.insert(uid.clone());
+                troubles.forget(&uid, change);
+                let told = deletes.then_some(Announcement::FormerLeaderDeleted { pod: write.asked.name, uid });
+                return Some(Written { failure: None, told });
             }
             Ok(Shown::Read(_)) => return None,
             Ok(Shown::Unchanged(pod)) => not_a_conflict(&*pod),
@@ -213,7 +215,9 @@ impl Upkeep {
             Announcement::LabelsRefused { pod, uid, why }
         };
         let told = tell.then_some(told);
-        Some(Written { failure: Some(failure), told })
+        // The next leader is labelled all the same: see `undeleted`.
+        let failure = (!deletes).then_some(failure);
+        Some(Written { failure, told })
     }
 }
 
@@ -229,7 +233,7 @@ fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(Po
     if leaves && view.former_leader.comes_first() && !markings.shows_leader(pod) {
         // E1: the finalizer stays until the pod has ended, whatever else is wanted of it. A pod that may never have been promoted gets a
         // new version, for which there is no promotion.
-        let unsure = !is_held(&pod.finalizers) && !wanted.demoted.contains(&pod.uid) && !pod.deleting;
+        let unsure = !is_held(pod) && !wanted.demoted.contains(&pod.uid) && !pod.deleting;
         let demotion = || markings.demotion(&id.name, term, former, &Before::of(pod));
         return unsure.then(|| (PodChange::Demote, demotion()));
     }
@@ -244,7 +248,11 @@ fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(Po
         if !id.wrote(pod) {
             return unstamp(pod);
         }
-        (PodChange::Remove, Markings::removal(&written_on(scopes, pod), pod))
+        let mut patch = Markings::removal(&written_on(scopes, pod), pod);
+        if markings.holds && is_held(pod) {
+            patch.keep_finalizer();
+        }
+        (PodChange::Remove, patch)
     };
     (!patch.is_empty()).then_some((change, patch))
 }
@@ -252,12 +260,14 @@ fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(Po
 /// What a former leader needs, which is no candidate any more: E2, to be deleted; or to lose its finalizer, because it has ended.
 fn needed_to_leave(pod: &Pod, deletion: Option<PodChange>, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
-    if has_ended(pod, view) || ((pod.deleting || pod.finished) && !view.scope.markings.holds) {
+    let led = is_held(pod);
+    let unheld = !led || !view.scope.markings.holds;
+    if (id.wrote(pod) || view.selects(pod)) && (has_ended(pod, view) || (unheld && (pod.deleting || pod.finished))) {
         return PodPatch::release(pod).map(|patch| (PodChange::Release, patch));
     }
     // E1: a pod without the finalizer has never led, or its end is known.
-    let led = !view.former_leader.comes_first() || is_held(&pod.finalizers);
-    let deleted = deletion.filter(|_| led && id.wrote(pod) && !pod.deleting && !pod.finished);
+    let due = if view.former_leader.comes_first() { led } else { !pod.finished };
+    let deleted = deletion.filter(|_| due && id.wrote(pod) && !pod.deleting);
     deleted.map(|change| (change, PodPatch::default()))
 }
 

@@ -240,3 +240,82 @@ fn the_finalizer_follows_the_spec() {
     lab.run();
     assert!(lab.pods.values().all(|pod| pod.finalizers.is_empty()));
 }
+
+/// E1: a template has copies of everything that was on a leader.
+#[test]
+fn a_pod_with_copies_has_not_led() {
+    let mut lab = held(3);
+    for (name, marked) in [("p1", true), ("p2", false)] {
+        let copied = lab.pods["p0"].annotations.clone();
+        lab.edit(name, |pod| {
+            pod.finalizers = [LEADER_FINALIZER.to_owned()].into();
+            if marked {
+                pod.annotations = copied;
+            }
+        });
+    }
+    let all = lab.run();
+    assert!(!all.iter().any(|words| words.starts_with("Delete")), "{all:#?}");
+    assert_eq!((lab.leader(), lab.pods["p1"].finalizers.len(), lab.pods["p2"].finalizers.len()), (Some("p0"), 0, 0));
+    lab.unready("p0");
+    lab.run();
+    assert_eq!(leaving(&lab), [uid("p0")]);
+}
+
+/// E1: neither a changed label nor a changed selector ends the wait.
+#[test]
+fn a_leader_that_leaves_the_group_ends_first_too() {
+    let mut lab = held(2);
+    lab.edit("p0", |pod| drop(pod.labels.insert("app".into(), "other".into())));
+    lab.run();
+    assert!(awaits(&lab, "p0") && lab.pods["p0"].deleting);
+    assert_eq!(*lab.pods["p0"].finalizers, [LEADER_FINALIZER]);
+    lab.edit("p0", |pod| pod.ended = true);
+    lab.run();
+    assert_eq!((lab.leader(), lab.pods.contains_key("p0")), (Some("p1"), false));
+}
+
+/// E2: a pod that was taken out of the group stays, for example to look at it.
+#[test]
+fn a_pod_that_left_the_group_is_not_deleted_afterwards() {
+    let mut lab = Lab::led(2);
+    lab.former_leader = FormerLeader::Delete { evicts: true };
+    lab.edit("p0", |pod| drop(pod.labels.insert("app".into(), "other".into())));
+    lab.run();
+    assert_eq!((lab.leader(), lab.pods["p0"].deleting), (Some("p1"), false));
+}
+
+/// E1: a budget keeps the leader's pod, so it leads again, and is not moved any more.
+#[test]
+fn a_former_leader_that_can_not_be_deleted_leads_again() {
+    let mut lab = held(2);
+    lab.former_leader = FormerLeader::DeleteFirst { evicts: true };
+    lab.nodes.insert("n".into(), Node { cordoned: true, ..Node::default() });
+    lab.edit("p1", |pod| pod.node = Some("other".into()));
+    let refuse = |lab: &mut Lab, lasts| {
+        unwritable::run_with(lab, lasts, |_, write| (write.change == PodChange::Evict).then(unwritable::refused))
+    };
+    let all = refuse(&mut lab, Duration::from_secs(60));
+    assert_eq!((lab.leader(), leaving(&lab), lab.record().term), (Some("p0"), vec![], Term(2)), "{all:#?}");
+    assert_eq!(unwritable::count(&all, "FormerLeaderStays p0"), 1);
+    lab.edit("p0", |pod| pod.deleting = true);
+    refuse(&mut lab, Duration::from_secs(1));
+    assert!(awaits(&lab, "p0"));
+}
+
+/// E2: whatever the cause is, it may be the same with the pods that a controller creates.
+#[test]
+fn many_changes_in_a_row_delay_deletions() {
+    let mut lab = Lab::led(2);
+    lab.former_leader = FormerLeader::Delete { evicts: false };
+    let mut deleted = 0;
+    for _ in 0..20 {
+        let leader = lab.leader().unwrap().to_owned();
+        lab.unready(&leader);
+        let all = lab.run();
+        deleted += all.iter().filter(|words| words.starts_with("Delete ")).count();
+        lab.edit(&leader, |pod| (pod.ready, pod.deleting) = (true, false));
+        lab.now = lab.now + Duration::from_secs(1);
+    }
+    assert!((4..7).contains(&deleted), "{deleted}");
+}
