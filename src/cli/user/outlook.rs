@@ -361,6 +361,7 @@ impl Sight {
             let limps = [
                 "ClassDeleted",
                 "Flapping",
+                "FormerLeaderStays",
                 "LedElsewhere",
                 "LabellingFails",
                 "ProbeFails",

@@ -9,9 +9,10 @@ use lictor_api::{
 
 /// The refusals that only a change of the election or its class ends. All others can end by themselves: when the class arrives, or when
 /// the other election is deleted.
-const STALLING: [&str; 13] = [
+const STALLING: [&str; 14] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
+    "EndUnknown",
     "FollowsItself",
     "InvalidCandidates",
     "InvalidClass",
@@ -26,10 +27,11 @@ const STALLING: [&str; 13] = [
 ];
 
 /// The reasons of conditions that are True although there is a problem.
-const LIMPING: [&str; 12] = [
+const LIMPING: [&str; 13] = [
     "ClassDeleted",
     "Flapping",
     "FollowedLockUnknown",
+    "FormerLeaderStays",
     "KeysDiffer",
     "LabelInUse",
     "LabellingFails",
