@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde_json::json;
 
-use crate::figures::Figures;
+use crate::figures::{Figures, Table};
 use crate::group::{Failover, Group, Reach};
 use crate::nodes::Nodes;
 
@@ -19,7 +19,7 @@ pub async fn measure(nodes: &Nodes, runs: usize, figures: &mut Figures) {
     let mut without_loss = 0;
     let routed_runs = runs.div_ceil(2);
     for (name, routed, spec, early, cause) in [
-        ("drained-service", true, json!({}), true, "the leader's node is drained, reached by its Service"),
+        ("drained-service", true, json!({}), true, "drained with its node, reached by its Service"),
         ("drained-label", false, json!({}), true, "the leader's node is drained, reached by its label"),
         ("drained-late", false, stays, false, "the same, and the leader moves when it is evicted"),
     ] {
@@ -31,7 +31,7 @@ pub async fn measure(nodes: &Nodes, runs: usize, figures: &mut Figures) {
         }
         for _ in 0..if routed { routed_runs } else { RUNS } {
             let run = drained(nodes, &group, early).await;
-            figures.failover(cause, run);
+            figures.switch(if routed { Table::Quiet } else { Table::Failures }, cause, run);
             without_loss += usize::from(routed && run.lost == 0);
         }
         println!("{name}: {} leaderships, and never two at a time", group.recorder.assert_promises().await);

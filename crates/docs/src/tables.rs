@@ -119,15 +119,18 @@ fn switches(all: &Value, name: &str) -> anyhow::Result<String> {
         "load",
     ]);
     for cause in failovers(all, name)? {
+        // In a rollout, leaders move more than once, so no single move has times.
+        let moves_once = cause.pointer("/parts/toCauseSeconds").is_some_and(Value::is_object);
+        let of_move = |cell: anyhow::Result<String>| if moves_once { cell } else { Ok("–".to_owned()) };
         let cells = [
             text(cause, "/cause")?,
             format!("{} of {}", text(cause, "/lostNone")?, text(cause, "/runs")?),
             counts(cause, "/lost")?,
-            span(cause, "/toReachSeconds")?,
-            median(cause, "/parts/toCauseSeconds")?,
-            median(cause, "/parts/toRecordSeconds")?,
-            median(cause, "/parts/toSliceSeconds")?,
-            median(cause, "/parts/toAnswerSeconds")?,
+            of_move(span(cause, "/toReachSeconds"))?,
+            of_move(median(cause, "/parts/toCauseSeconds"))?,
+            of_move(median(cause, "/parts/toRecordSeconds"))?,
+            of_move(median(cause, "/parts/toSliceSeconds"))?,
+            of_move(median(cause, "/parts/toAnswerSeconds"))?,
             span(cause, "/silenceSeconds")?,
             counts(cause, "/load")?,
         ];
