@@ -28,8 +28,6 @@ pub(super) struct FormerLeaders {
     again: Instant,
     /// The moment from which they may be deleted, because the leader has changed too often.
     pub(super) deleted_from: Option<Instant>,
-    /// Why the leader was demoted that has to end first.
-    cause: Option<Reason>,
 }
 
 impl FormerLeaders {
@@ -55,19 +53,12 @@ impl FormerLeaders {
         if leads.is_some_and(|holder| holder.pod.is_some() && !self.has_ended(holder, view))
             || held(view).any(|pod| pod.uid != next.uid && !record.is_some_and(|record| leaves(pod, record)))
         {
-            self.cause = Some(reason.clone());
             return (Decision::Vacate(reason.clone()), None);
         }
         let Some(record) = record else { return (decision, None) };
         let runs = |holder: &&Holder| !self.has_ended(holder, view) && !self.never_led(holder, view);
         let mut running = record.leaving.iter().filter(runs);
-        let Some(awaited) = running.next().cloned() else {
-            let cause = if record.leaving.is_empty() { None } else { self.cause.take() };
-            return match (decision, cause) {
-                (Decision::Elect(next, Reason::Vacant), Some(cause)) => (Decision::Elect(next, cause), None),
-                (decision, _) => (decision, None),
-            };
-        };
+        let Some(awaited) = running.next().cloned() else { return (decision, None) };
         if record.holder.is_some() {
             return (Decision::Vacate(reason.clone()), Some(awaited));
         }
