@@ -126,7 +126,7 @@ async fn no_fault_lets_two_commands_run_at_once() {
             Store::Lease(Lab::of(cluster, &format!("agents-{number}")).await)
         };
         let prng = Prng::new(seed * 100 + u64::try_from(number).expect("it is small"));
-        groups.push(Group::new(number, store, prng, servers.clone()).await);
+        groups.push(Group::new(number, store, prng, servers.clone()));
     }
     let each = faults.div_ceil(groups.len());
     let all = groups.into_iter().map(|mut group| {
@@ -157,7 +157,7 @@ async fn no_fault_lets_two_commands_run_at_once() {
 }
 
 impl Group {
-    async fn new(number: usize, store: Store, prng: Prng, servers: Arc<Servers>) -> Self {
+    fn new(number: usize, store: Store, prng: Prng, servers: Arc<Servers>) -> Self {
         let bench = Bench::new(&format!("torture-{number}"));
         let mut group =
             Self { store, bench, candidates: vec![], prng, servers, done: BTreeMap::new(), kubeconfigs: vec![] };
@@ -349,7 +349,7 @@ impl Group {
             What::LinkDeaf => link.disturb(Stream::Up, Disturbance::Lost).await,
             What::LinkMute => link.disturb(Stream::Down, Disturbance::Lost).await,
             What::LinkReset => {
-                link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await
+                link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await;
             }
             What::LinkLate => link.disturb(Stream::Up, late(3000, 3000)).await,
             _ => {

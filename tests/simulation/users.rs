@@ -90,7 +90,7 @@ impl Spec {
         }
         if self.former > 0 {
             spec["handover"]["formerLeader"] = json!(FORMER[self.former]);
-            spec["handover"]["respectDisruptionBudgets"] = json!(self.rules % 2 == 0);
+            spec["handover"]["respectDisruptionBudgets"] = json!(self.rules.is_multiple_of(2));
         }
         spec
     }

@@ -45,6 +45,7 @@ pub struct Faults {
 
 /// What is to be explored.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Cluster {
     pub pods: usize,
     /// How many of them are not there in the beginning.
