@@ -87,6 +87,7 @@ struct Judged {
     /// Whether two present leaders were reported, and excused.
     told_two: Option<bool>,
     told_vacant: bool,
+    told_running: bool,
     told_late: bool,
 }
 
@@ -207,6 +208,7 @@ impl Judged {
             granted: None,
             told_two: None,
             told_vacant: false,
+            told_running: false,
             told_late: false,
         }
     }
@@ -221,6 +223,7 @@ impl Judged {
         self.terms(&leaders, at, verdict);
         self.leading = leaders.iter().map(|leader| (leader.id.clone(), leader.term)).collect();
         self.one_at_most(picture, &leaders, at, verdict);
+        self.one_executes(picture, &leaders, at, verdict);
         let vacant = leaders.is_empty() && picture.has_eligible(&self.group);
         if !vacant {
             (self.vacant_since, self.told_vacant) = (None, false);
@@ -273,6 +276,17 @@ impl Judged {
             if excused { &mut verdict.excuses } else { &mut verdict.violations }.push(found);
             self.told_two = Some(excused);
         }
+    }
+
+    /// E1: checks that no pod leads while a former leader runs that has to end first.
+    fn one_executes(&mut self, picture: &Picture, leaders: &[Leader], at: Millis, verdict: &mut Verdict) {
+        let running: Vec<&PodSeen> = picture.pods_of(&self.group).filter(|pod| pod.executes && !pod.deleted).collect();
+        let both = running.len() > 1 && running.iter().any(|pod| leaders.iter().any(|leader| leader.id == pod.uid));
+        if both && !self.told_running {
+            let names: Vec<&String> = running.iter().map(|pod| &pod.name).collect();
+            verdict.violations.push(self.violation(at, format!("one leads, and a former leader runs: {names:?}")));
+        }
+        self.told_running = both;
     }
 
     /// Returns whether all leaders but the newest are in clusters about which the documents promise nothing now. Within one

@@ -138,6 +138,9 @@ pub struct PodSeen {
     pub ready: bool,
     /// Whether no operator would elect it, because it is being deleted, has finished, or its eviction is announced.
     pub leaving: bool,
+    /// E1: whether it has led, as its finalizer says, and has not ended.
+    #[serde(default)]
+    pub executes: bool,
     pub deleted: bool,
 }
 

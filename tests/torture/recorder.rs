@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use lictor_core::LEADER_FINALIZER;
 use lictor_testing::consul::{Api, Consul};
 use serde_json::{Value, json};
 
@@ -183,6 +184,7 @@ fn pod(namespace: &str, name: &str, version: u64, object: &Value) -> PodSeen {
         all.into_iter().any(|condition| condition["type"] == type_ && condition["status"] == "True")
     };
     let finished = ["Succeeded", "Failed"].iter().any(|phase| status["phase"] == *phase);
+    let holds = metadata["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| *one == LEADER_FINALIZER));
     PodSeen {
         version,
         cluster: namespace.into(),
@@ -192,6 +194,7 @@ fn pod(namespace: &str, name: &str, version: u64, object: &Value) -> PodSeen {
         annotations: map(&metadata["annotations"]).into_iter().filter(|(key, _)| ours(key)).collect(),
         node: object["spec"]["nodeName"].as_str().map(str::to_owned),
         ready: condition("Ready"),
+        executes: !finished && holds && metadata["annotations"][LEADER_FINALIZER] == metadata["uid"],
         leaving: finished || metadata["deletionTimestamp"].is_string() || condition("DisruptionTarget"),
         deleted: false,
     }

@@ -180,6 +180,20 @@ fn two_leaders_at_one_revision_are_one_too_many() {
     assert!(broken(&verdict)[0].starts_with("two lead") && verdict.violations.len() == 1, "{verdict:?}");
 }
 
+/// E1.
+#[test]
+fn a_former_leader_that_runs_on_beside_the_next_one_is_one_too_many() {
+    let mut story = Story::new();
+    for (seconds, name, role, executes) in
+        [(1.0, "web-a", "leader", true), (2.0, "web-a", "follower", true), (3.0, "web-b", "leader", true)]
+    {
+        let seen = story.pod_seen("west", name, role, if name == "web-a" { "1" } else { "2" });
+        story.at(seconds, What::Pod(PodSeen { executes, ..seen }));
+    }
+    let verdict = story.end(4.0);
+    assert!(broken(&verdict)[0].starts_with("one leads, and a former leader runs"), "{verdict:?}");
+}
+
 #[test]
 fn a_leader_outside_of_its_group_counts_as_one() {
     let mut story = Story::new();
