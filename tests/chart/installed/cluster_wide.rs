@@ -355,10 +355,10 @@ fn the_operators_token_can_do_no_more(account: &Account, lab: &Lab, pod: &str) {
     lab.cluster.kubectl(&[&ns, ["annotate", "pod", pod, &old, &says_so, "--overwrite"].as_slice()].concat());
     refused(&["annotate", "pod", pod, "example.com/a=b"], "may not change the annotation example.com/a of a pod");
     patch(r#"{"spec":{"containers":[{"name":"main","image":"example/evil"}]}}"#, "not its spec");
-    patch(r#"{"metadata":{"finalizers":["example.com/keep"]}}"#, "not its finalizers and owners");
+    patch(r#"{"metadata":{"finalizers":["example.com/keep"]}}"#, "not other finalizers and owners");
     patch(
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}"#,
-        "not its finalizers and owners",
+        "not other finalizers and owners",
     );
     refused(
         &["patch", "pod", pod, "--type=merge", "-p", r#"{"metadata":{"managedFields":[{}]}}"#],
