@@ -416,7 +416,7 @@ fn without_store(situation: &Situation) -> Option<(&'static str, &'static str)> 
     }
 }
 
-/// E1: whose end is awaited before another pod leads, what is known of it, and what a person can do.
+/// E1: the pod whose end is awaited before another one leads, the operator's knowledge of it, and the way out for a person.
 fn awaited_end(former: &Holder, group: &Election, candidates: &[(&Pod, Option<&Node>)]) -> String {
     let name = former.pod.as_deref().unwrap_or_default();
     let begin = format!("no pod leads before the former leader {name} has ended (spec.handover.formerLeader)");
@@ -441,7 +441,7 @@ fn awaited_end(former: &Holder, group: &Election, candidates: &[(&Pod, Option<&N
     format!("{begin}: {rest}")
 }
 
-/// What a person can do about a former leader that can't be deleted.
+/// The ways to let a former leader be deleted.
 const DELETABLE: &str = "Change the PodDisruptionBudget, set respectDisruptionBudgets: false, or grant the right by the \
      chart's value fencing.enabled";
 

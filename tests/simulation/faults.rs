@@ -356,43 +356,19 @@ fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
 /// Beside all others, in some of the seeds: a token that may not write keys for a while (C15).
 fn unwritable(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(30) { [1, 2, 5][prng.below(3)] } else { 0 };
-    scattered(prng, times, until, &[3_000, 15_000, 70_000], |prng, at, lasts| Fault {
-        at,
-        lasts,
-        what: What::ConsulOfAll(Trouble::Unwritable),
-        cluster: prng.below(CLUSTERS.len()),
-        replica: 0,
-        pod: format!("{}-0", APPS[0]),
-        number: prng.below(1_000),
-    })
+    scattered(prng, times, until, &[3_000, 15_000, 70_000], of_cluster(What::ConsulOfAll(Trouble::Unwritable), 1_000))
 }
 
 /// Beside all others, in some of the seeds: another cluster of the same name (C14).
 fn namesakes(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(20) { 1 + prng.below(3) } else { 0 };
-    scattered(prng, times, until, &[15_000, 60_000], |prng, at, lasts| Fault {
-        at,
-        lasts,
-        what: What::Namesake,
-        cluster: prng.below(CLUSTERS.len()),
-        replica: 0,
-        pod: format!("{}-0", APPS[0]),
-        number: prng.below(2),
-    })
+    scattered(prng, times, until, &[15_000, 60_000], of_cluster(What::Namesake, 2))
 }
 
 /// Beside all others, in some of the seeds: an election that deletes former leaders (E1, E2).
 fn former(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = usize::from(prng.percent(40));
-    scattered(prng, times, until / 2, &[1_000], |prng, at, lasts| Fault {
-        at,
-        lasts,
-        what: What::Former,
-        cluster: prng.below(CLUSTERS.len()),
-        replica: 0,
-        pod: format!("{}-0", APPS[0]),
-        number: prng.below(1_000),
-    })
+    scattered(prng, times, until / 2, &[1_000], of_cluster(What::Former, 1_000))
 }
 
 /// Beside all others, in some of the seeds: a person writes to the key of a lock, of pods or of workloads, while a cluster is cut off (C16).
@@ -452,6 +428,14 @@ pub fn scattered(
     };
     let all: Vec<Fault> = (0..times).map(&mut one).collect();
     all.into_iter().filter(|fault| fault.at + fault.lasts < until).collect()
+}
+
+/// Makes faults of one kind that concern a cluster as a whole, with numbers below a limit.
+fn of_cluster(what: What, below: usize) -> impl FnMut(&mut Prng, u64, u64) -> Fault {
+    move |prng, at, lasts| {
+        let (cluster, number) = (prng.below(CLUSTERS.len()), prng.below(below));
+        Fault { at, lasts, what, cluster, replica: 0, pod: format!("{}-0", APPS[0]), number }
+    }
 }
 
 /// Draws a number.

@@ -49,7 +49,7 @@ pub struct Resolved {
     pub rules: lictor_core::Rules,
     /// Which label write of a handover comes first.
     pub order: lictor_core::HandoverOrder,
-    /// What becomes of the pod that led before.
+    /// How the operator treats the pod that led before.
     pub former_leader: lictor_core::FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,

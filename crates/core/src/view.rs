@@ -23,7 +23,7 @@ pub struct Spec<'a> {
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
-    /// What becomes of the pod that led before.
+    /// How the operator treats the pod that led before.
     pub former_leader: FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
@@ -174,7 +174,7 @@ pub(crate) struct View<'a> {
     pub rules: &'a Rules,
     /// Which label write of a handover comes first.
     pub order: HandoverOrder,
-    /// What becomes of the pod that led before.
+    /// How the operator treats the pod that led before.
     pub former_leader: FormerLeader,
     /// How long a leader may take to recover.
     pub failover_delay: Duration,
@@ -309,7 +309,7 @@ pub enum HandoverOrder {
     PromoteFirst,
 }
 
-/// What becomes of the pod that led before, when another pod is to lead.
+/// How the operator treats the pod that led before, when another pod is to lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FormerLeader {
     /// The pod runs on as a follower.

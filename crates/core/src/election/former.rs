@@ -1,4 +1,4 @@
-//! The former leader: what becomes of it, and when another pod may lead. The E rules of docs/protocol.md.
+//! The former leader: its deletion, its end, and when another pod may lead. The E rules of docs/protocol.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{
 /// How often a former leader is read that is in no group any more, and that is not shown by the caches.
 const READ_EVERY: Duration = Duration::from_secs(2);
 
-/// What is known of former leaders that the caches do not show.
+/// The operator's knowledge of former leaders, beyond what the caches show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FormerLeaders {
     reads: BTreeMap<OpId, Uid>,
@@ -166,7 +166,7 @@ impl FormerLeaders {
     }
 }
 
-/// E1: a former leader that can't be deleted, and could lead. It leads again, because no other pod can.
+/// E1: the former leader that leads again, because it can't be deleted, so that no other pod may lead, and is fit to lead itself.
 fn stays<'a>(former: &Holder, troubles: &Troubles, view: &View<'a>) -> Option<&'a Pod> {
     let pod = shown(former, view).filter(|pod| !pod.deleting && view.selects(pod) && is_held(pod))?;
     let node = pod.node.as_ref().and_then(|node| view.nodes.get(node));

@@ -257,7 +257,7 @@ fn needed(pod: &Pod, wanted: &Wanted, leftover: bool, step: &Step) -> Option<(Po
     (!patch.is_empty()).then_some((change, patch))
 }
 
-/// What a former leader needs, which is no candidate any more: E2, to be deleted; or to lose its finalizer, because it has ended.
+/// The write that a former leader needs: its deletion (E2), or, because it has ended, the removal of its finalizer.
 fn needed_to_leave(pod: &Pod, deletion: Option<PodChange>, step: &Step) -> Option<(PodChange, PodPatch)> {
     let Step { id, view, .. } = *step;
     let led = is_held(pod);
