@@ -12,7 +12,6 @@ mod sessions;
 use std::process::Stdio;
 
 use lictor_testing::consul::{Consul, Kind, eventually};
-use lictor_testing::{Disturbance, Link, Stream};
 
 /// The flags of a lock that Consul's own library makes.
 const LOCK_FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
@@ -104,24 +103,4 @@ async fn who_has_no_certificate_or_no_token_gets_nothing() {
     refused(&["CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"]);
     let error = refused(&["CONSUL_CACERT"]);
     assert!(error.contains("unknown authority"), "{error}");
-}
-
-#[tokio::test]
-async fn a_connection_is_spoilt_and_mended() {
-    let consul = Consul::shared();
-    let proxy = Link::to(consul.server(1).socket());
-    let api = consul.server(1).api_by(proxy.address());
-    let value = "x".repeat(1000);
-    api.put("/v1/kv/spoilt", &value).await.unwrap().ok();
-
-    proxy.disable().await;
-    let error = api.get("/v1/kv/spoilt?raw").await.unwrap_err();
-    assert!(error.contains("ConnectionRefused"), "{error}");
-    proxy.enable().await;
-    assert_eq!(api.get("/v1/kv/spoilt?raw").await.unwrap().text, value);
-
-    proxy.disturb(Stream::Down, Disturbance::Short { bytes: 700 }).await;
-    api.get("/v1/kv/spoilt?raw").await.unwrap_err();
-    proxy.clear().await;
-    assert_eq!(api.get("/v1/kv/spoilt?raw").await.unwrap().text, value);
 }
