@@ -6,7 +6,7 @@ use super::Instant;
 
 /// Exponential back-off. The jitter comes from the owner's id, so that the elections of a broken cluster do not all retry at once, and the
 /// same run has the same times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Backoff {
     seed: u64,
     failures: u32,

@@ -4,6 +4,7 @@
 mod agent;
 mod backoff;
 mod bid;
+mod cas;
 mod changes;
 mod claim;
 mod command;
@@ -55,6 +56,9 @@ mod write;
 pub use agent::{Agent, AgentAction, AgentEvent, AgentState, AgentTiming, HeldLock};
 pub use backoff::seed_of;
 pub use bid::{Bid, PlacedBid};
+pub use cas::{
+    CasCommand, CasSession, Liveness, LockSession, ObjectTag, SessionEnd, SessionObject, SessionWatch, SessionWrite,
+};
 pub use changes::Changes;
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{

@@ -3,7 +3,7 @@
 use super::Instant;
 
 /// How long a holder can rely on a lock in a store, or on a claim that depends on a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockValidity {
     /// The hold is known to have ended, from the store itself.
     Ended,

@@ -11,7 +11,7 @@ use super::backoff::{Backoff, seed_of};
 use super::{Instant, LockValidity};
 
 /// The lengths of time in a session's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionParameters {
     /// How long a session lives without a renewal.
     pub ttl: Duration,
@@ -35,7 +35,7 @@ impl SessionParameters {
     }
 
     /// The longest time from one attempt to the next, while a renewal may still succeed in time.
-    fn retry(self) -> Duration {
+    pub(super) fn retry(self) -> Duration {
         self.ttl / 15
     }
 }
@@ -362,14 +362,18 @@ impl SessionLife {
         };
     }
 
-    /// A random length, up to a fifth of the given one, another one each time.
     fn jitter(&self, of: Duration) -> Duration {
-        // SplitMix64's mixing: neighbours get quite different numbers, and a seed of 0 gets none.
-        let mixed = self.seed.wrapping_mul(u64::from(self.renewals).wrapping_add(1));
-        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 48;
-        of.mul_f64(f64::from(u16::try_from(mixed).unwrap_or(0)) / 65536.0 / 5.0)
+        spread(self.seed, self.renewals.into(), of)
     }
+}
+
+/// A random length, up to a fifth of the given one, another one for each number.
+pub(super) fn spread(seed: u64, number: u64, of: Duration) -> Duration {
+    // SplitMix64's mixing: neighbours get quite different numbers, and a seed of 0 gets none.
+    let mixed = seed.wrapping_mul(number.wrapping_add(1));
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 48;
+    of.mul_f64(f64::from(u16::try_from(mixed).unwrap_or(0)) / 65536.0 / 5.0)
 }
 
 #[cfg(test)]

@@ -16,5 +16,6 @@ mod member;
 mod one_cluster;
 mod operator;
 mod rules;
+mod sessions;
 mod two_clusters;
 mod world;

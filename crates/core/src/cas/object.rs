@@ -1,0 +1,49 @@
+//! The content of a session's object.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What tells one state of an object from every other: an ETag, a generation, a `resourceVersion`. Tags have no order.
+pub type ObjectTag = String;
+
+/// The content of a session's object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionObject {
+    /// The session's ID, which no other session ever has.
+    pub id: String,
+    /// The installation whose replicas renew the session.
+    pub installation: String,
+    /// The process that wrote this state.
+    pub writer: String,
+    /// The number of renewals, which makes each state another one.
+    pub renewals: u64,
+    /// How long the others wait for the next renewal.
+    pub ttl_milliseconds: u64,
+    /// Whether the session has ended. An ended session never comes back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
+}
+
+impl SessionObject {
+    /// How long the others wait for the next renewal.
+    pub fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_milliseconds)
+    }
+
+    /// The state that ends this session.
+    #[must_use]
+    pub fn ended_by(&self, writer: &str) -> Self {
+        Self { writer: writer.to_owned(), ended: true, ..self.clone() }
+    }
+}
+
+/// The session that a lock names as its holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LockSession {
+    /// The cluster whose session it is.
+    pub cluster: String,
+    /// The session's ID.
+    pub id: String,
+}
