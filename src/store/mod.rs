@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod consul;
 mod lease;
+#[cfg(target_os = "linux")]
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,8 +14,10 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 #[cfg(target_os = "linux")]
-pub use self::consul::{ConsulParameters, ConsulStore};
+pub use self::consul::ConsulParameters;
 pub use self::lease::LeaseStore;
+#[cfg(target_os = "linux")]
+pub use self::shared::SharedStore;
 use lictor_core::{
     Bid, Failure, FollowedLock, Key, LockValidity, PlacedBid, Record, RecordOutcome, Rival, StoreId, Stored, Term, Uid,
     Version,

@@ -7,10 +7,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
-use lictor::store::{ConsulParameters, ConsulStore, LockStore, StoreEvent};
+use lictor::store::{ConsulParameters, LockStore, SharedStore, StoreEvent};
 use lictor_consul::{Bound, Error, LOCK_FLAGS, NewSession, Renewal, Transaction, TxnOp};
 use lictor_core::{Instant, Key, LockValidity, StoreId, Stored};
-use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor_locks::Layout;
+use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::watch::Sender;
@@ -155,7 +156,7 @@ fn nonsense_after_a_write_is_not_taken_for_done_or_refused() {
 }
 
 /// Makes a store that works until its sessions are dropped.
-fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
+fn store(lab: &Lab, layout: Layout) -> (SharedStore, Sender<Sessions>) {
     let validity = LockValidity::Unlimited;
     let sessions = Sessions {
         ids: vec![Some(SESSION.into())],
@@ -178,7 +179,7 @@ fn store(lab: &Lab, layout: Layout) -> (ConsulStore, Sender<Sessions>) {
         suspicion: Arc::default(),
         refusals: Arc::default(),
     };
-    (ConsulStore::new(parameters, sessions), kept)
+    (parameters.store(sessions), kept)
 }
 
 /// Makes a key that somebody else may have written: any value, holder, flags and index.

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lictor::kubernetes::Namespaces;
-use lictor::store::{ConsulParameters, ConsulStore, LeaseStore, LockStore, Owner};
+use lictor::store::{ConsulParameters, LeaseStore, LockStore, Owner, SharedStore};
 use lictor_consul::Settings;
 use lictor_core::{Key, LockValidity, StoreId, Uid};
-use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings};
+use lictor_locks::Layout;
+use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings};
 use lictor_process::monotonic;
 use lictor_testing::contract::World;
 use serde_json::json;
@@ -77,8 +78,8 @@ mod leases {
 
 struct InConsul {
     consul: Arc<Consul>,
-    store: ConsulStore,
-    other: ConsulStore,
+    store: SharedStore,
+    other: SharedStore,
     layout: Layout,
     _roles: [watch::Sender<Role>; 2],
 }
@@ -93,7 +94,7 @@ impl InConsul {
     }
 
     /// The store of a cluster.
-    async fn store_of(cluster: &str, consul: &Arc<Consul>, layout: Layout) -> (ConsulStore, watch::Sender<Role>) {
+    async fn store_of(cluster: &str, consul: &Arc<Consul>, layout: Layout) -> (SharedStore, watch::Sender<Role>) {
         let connect = connect(consul.clone(), Link::new(2), Arc::new(|_, _, _, _| {}));
         let client = connect(&Settings::new("http://consul.example:8500")).unwrap();
         let settings = SessionSettings {
@@ -120,7 +121,7 @@ impl InConsul {
             suspicion,
             refusals,
         };
-        (ConsulStore::new(parameters, sessions), role)
+        (parameters.store(sessions), role)
     }
 
     async fn put(&self, path: &str, flags: &str, value: &[u8]) {

@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
 pub mod consul;
+mod content;
 pub mod lease;
 mod lock;
 
+pub use content::{Content, Entry, Layout, bid_key, bid_of, find};
 pub use lictor_core::{HeldLock, Instant, Term};
 pub use lictor_process::monotonic;
 pub use lock::{Lock, LockUpdate, Other, Problem, Released};

@@ -6,23 +6,24 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use lictor_consul::{Entry, Error};
 use lictor_core::{FollowedLock, Holder, LONGEST_IDENTITY, LockHolder, NotHeld, Record, Timestamp, Version};
-use lictor_locks::consul::{Content, failure};
+use lictor_locks::Content;
+use lictor_locks::consul::failure;
 use tokio::time::sleep;
 
-use super::locks::{ConsulParameters, ConsulStore};
+use super::keys::ConsulKeys;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
 /// Follows one key.
-pub(super) fn follow(store: &ConsulStore, key: &str) -> BoxStream<'static, FollowedLock> {
-    let (parameters, key) = (store.parameters.clone(), key.to_owned());
-    let follower = Follower { parameters, key, index: 0, known: 0, retry: None, named: None };
+pub(super) fn follow(keys: &ConsulKeys, key: &str) -> BoxStream<'static, FollowedLock> {
+    let (keys, key) = (keys.clone(), key.to_owned());
+    let follower = Follower { keys, key, index: 0, known: 0, retry: None, named: None };
     unfold(follower, |mut follower| async move { Some((follower.next().await, follower)) }).boxed()
 }
 
 struct Follower {
-    parameters: ConsulParameters,
+    keys: ConsulKeys,
     key: String,
     index: u64,
     /// The index as of which the key was last reported.
@@ -53,7 +54,7 @@ impl Follower {
     }
 
     async fn ask(&mut self) -> Result<FollowedLock, Error> {
-        let ConsulParameters { client, wait, .. } = self.parameters.clone();
+        let ConsulKeys { client, wait, .. } = self.keys.clone();
         let (index, mut entry) = client.wait_key(&self.key, self.index, wait).await?;
         let at = |entry: &Option<Entry>, index| entry.as_ref().map_or(index, |entry| entry.modify_index);
         (self.index, self.known) = if at(&entry, index) < self.known {
@@ -107,8 +108,6 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
     use futures::future::BoxFuture;
     use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
-    use lictor_core::{LockValidity, StoreId};
-    use lictor_locks::consul::{Layout, Sessions};
     use reqwest::StatusCode;
     use serde_json::{Value, json};
 
@@ -142,22 +141,9 @@ mod tests {
         let asked = Arc::default();
         let transport = Arc::new(Answers(Mutex::new(answers), Arc::clone(&asked)));
         let client = Client::simulated(&Settings::new("http://consul"), transport).unwrap();
-        let parameters = ConsulParameters {
-            id: StoreId("consul/a".into()),
-            client,
-            cluster: "west".into(),
-            installation: "a".into(),
-            prefix: "services/".into(),
-            layout: Layout::Record,
-            wait: Duration::from_secs(10),
-            suspicion: Arc::default(),
-            refusals: Arc::default(),
-        };
-        let validity = LockValidity::Unknown;
-        let (ids, validities, renewal) = (vec![], vec![], Duration::ZERO);
-        let none = Sessions { ids, validities, validity, failure: None, denied: None, name_in_use: false, renewal };
-        let (_sender, sessions) = tokio::sync::watch::channel(none);
-        let told = follow(&ConsulStore::new(parameters, sessions), "a/.lock").take(times).collect().await;
+        let (prefix, wait) = ("services/".into(), Duration::from_secs(10));
+        let keys = ConsulKeys { client, prefix, wait, suspicion: Arc::default() };
+        let told = follow(&keys, "a/.lock").take(times).collect().await;
         let asked = asked.lock().unwrap().clone();
         (told, asked)
     }

@@ -1,122 +1,50 @@
 //! Locks in Consul, as a store.
 
-mod bids;
-mod content;
 mod followed;
-mod listing;
-mod locks;
-mod remarks;
-mod seen;
+mod keys;
 mod service;
-mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
-use lictor_core::{Bid, Failure, FollowedLock, Key, PlacedBid, Record, RecordOutcome, Stored, Term, Uid, Version};
-use lictor_locks::consul::failure;
+use lictor_consul::Client;
+use lictor_core::StoreId;
+use lictor_locks::Layout;
+use lictor_locks::consul::{Refusals, Sessions};
+use tokio::sync::Notify;
 
-use self::content::key;
-pub use self::locks::{ConsulParameters, ConsulStore};
-use super::{Difference, Directory, LockStore, Owner, Registration, SharedLocks, StoreEvent};
+use self::keys::ConsulKeys;
+use super::shared::{SharedParameters, SharedStore};
 
-impl LockStore for ConsulStore {
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Stored, Failure>> {
-        async move {
-            let entries = self.entries(&key.name).await.map_err(failure)?;
-            Ok(self.stored(&entries, &key.name, &self.own()).await)
-        }
-        .boxed()
-    }
-
-    fn locks_of<'a>(
-        &'a self,
-        _namespace: &'a str,
-        election: &'a Uid,
-        _patience: Option<Duration>,
-    ) -> BoxFuture<'a, Result<Vec<(Key, Stored)>, Failure>> {
-        async move {
-            let (listed, own) = (self.listings.list().await.map_err(failure)?, self.own());
-            let mut locks = Vec::new();
-            for name in listed.locks_of(election) {
-                let stored = self.stored(listed.entries(), name, &own).await;
-                if stored.written().is_some_and(|record| record.election == *election) {
-                    locks.push((key(&self.parameters.id, name), stored));
-                }
-            }
-            Ok(locks)
-        }
-        .boxed()
-    }
-
-    fn write<'a>(
-        &'a self,
-        key: &'a Key,
-        owner: &'a Owner,
-        expected: Option<Version>,
-        record: &'a Record,
-    ) -> BoxFuture<'a, RecordOutcome> {
-        self.noting_refusal(key, self.lock(key, owner, expected, record)).boxed()
-    }
-
-    fn delete<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.noting_refusal(key, self.remove(key, version)).boxed()
-    }
-
-    fn follow(&self, key: &Key) -> BoxStream<'static, FollowedLock> {
-        followed::follow(self, &key.name)
-    }
-
-    fn watch(&self) -> BoxStream<'static, StoreEvent> {
-        watch::watch(self.clone()).boxed()
-    }
-
-    fn shared(&self) -> Option<&dyn SharedLocks> {
-        Some(self)
-    }
-
-    fn directory(&self) -> Option<&dyn Directory> {
-        Some(self)
-    }
+/// The parameters of a store in Consul.
+#[derive(Clone)]
+pub struct ConsulParameters {
+    /// The store's id in keys.
+    pub id: StoreId,
+    /// The client for Consul.
+    pub client: Client,
+    /// This cluster's name in records.
+    pub cluster: String,
+    /// This installation of lictor in the cluster, as records name it.
+    pub installation: String,
+    /// The prefix of all keys. It ends with a slash.
+    pub prefix: String,
+    /// The place of records.
+    pub layout: Layout,
+    /// How long the watch waits for a change before it asks again.
+    pub wait: Duration,
+    /// Notified when a session seems to be gone.
+    pub suspicion: Arc<Notify>,
+    /// Receives the locks that this cluster holds and may not write.
+    pub refusals: Arc<Refusals>,
 }
 
-impl SharedLocks for ConsulStore {
-    fn release<'a>(&'a self, key: &'a Key, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.noting_refusal(key, self.unlock(key, version)).boxed()
-    }
-
-    fn give<'a>(
-        &'a self,
-        key: &'a Key,
-        version: Version,
-        to: &'a PlacedBid,
-        record: &'a Record,
-    ) -> BoxFuture<'a, RecordOutcome> {
-        self.noting_refusal(key, self.hand_over(key, version, to, record)).boxed()
-    }
-
-    fn bid<'a>(&'a self, key: &'a Key, owner: &'a Owner, bid: &'a Bid) -> BoxFuture<'a, RecordOutcome> {
-        self.place_bid(key, owner, bid).map(|placed| placed.unwrap_or_else(RecordOutcome::Failed)).boxed()
-    }
-
-    fn remove_bid<'a>(&'a self, key: &'a Key, cluster: &'a str, version: Version) -> BoxFuture<'a, RecordOutcome> {
-        self.take_bid_away(key, cluster, version).boxed()
-    }
-
-    fn remark<'a>(&'a self, key: &'a Key, remark: Option<(Term, Difference)>) -> BoxFuture<'a, Result<(), Failure>> {
-        self.place_remark(key, remark).boxed()
-    }
-}
-
-impl Directory for ConsulStore {
-    fn register<'a>(
-        &'a self,
-        key: &'a Key,
-        version: Option<Version>,
-        registration: &'a Registration,
-    ) -> BoxFuture<'a, Result<bool, Failure>> {
-        self.publish(key, version, registration).boxed()
+impl ConsulParameters {
+    /// Creates the store whose locks these sessions hold.
+    pub fn store(self, sessions: tokio::sync::watch::Receiver<Sessions>) -> SharedStore {
+        let Self { id, client, cluster, installation, prefix, layout, wait, suspicion, refusals } = self;
+        let keys = ConsulKeys { client, prefix, wait, suspicion: suspicion.clone() };
+        let parameters = SharedParameters { id, cluster, installation, layout, suspicion, refusals };
+        SharedStore::new(Arc::new(keys), parameters, sessions)
     }
 }

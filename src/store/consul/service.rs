@@ -5,25 +5,33 @@
 
 use std::collections::BTreeMap;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use lictor_consul::{OpError, Service, Transaction, TxnOp};
 use lictor_core::{Failure, Key, Version};
 use lictor_locks::consul::{failure, refused};
 
-use super::locks::ConsulStore;
-use crate::store::Registration;
+use super::keys::ConsulKeys;
+use crate::store::{Directory, Registration};
 
 /// The node of the leaders' services. It has no health checks, so the services count as healthy.
 const NODE: &str = "lictor-leaders";
 /// The tag of a leader's service: `leader.NAME.service.consul`.
 const TAG: &str = "leader";
 
-impl ConsulStore {
-    pub(super) async fn publish(
-        &self,
-        key: &Key,
+impl Directory for ConsulKeys {
+    fn register<'a>(
+        &'a self,
+        key: &'a Key,
         version: Option<Version>,
-        registration: &Registration,
-    ) -> Result<bool, Failure> {
+        registration: &'a Registration,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        self.publish(key, version, registration).boxed()
+    }
+}
+
+impl ConsulKeys {
+    async fn publish(&self, key: &Key, version: Option<Version>, registration: &Registration) -> Result<bool, Failure> {
         let name = key.name.clone();
         let id = format!("lictor:{name}");
         let operations = [
@@ -47,7 +55,7 @@ impl ConsulStore {
                 None => TxnOp::ServiceDelete { node: NODE.into(), id, name: registration.service.clone() },
             },
         ];
-        let client = &self.parameters.client;
+        let client = &self.client;
         let mut done = client.transact(&operations).await;
         if let Transaction::RolledBack(errors) = &done
             && errors.iter().all(OpError::is_node)

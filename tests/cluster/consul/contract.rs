@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lictor::store::{ConsulParameters, ConsulStore, LockStore, Owner};
+use lictor::store::{ConsulParameters, LockStore, Owner, SharedStore};
 use lictor_consul::{Client, Settings};
 use lictor_core::{Key, LockValidity, StoreId, Uid};
-use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings};
+use lictor_locks::Layout;
+use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings};
 use lictor_process::monotonic;
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::contract::World;
@@ -17,8 +18,8 @@ use tokio::sync::watch;
 
 struct InConsul {
     consul: &'static Consul,
-    store: ConsulStore,
-    other: ConsulStore,
+    store: SharedStore,
+    other: SharedStore,
     prefix: String,
     layout: Layout,
     _roles: [watch::Sender<Role>; 2],
@@ -46,7 +47,7 @@ impl InConsul {
         consul: &'static Consul,
         layout: Layout,
         prefix: &str,
-    ) -> (ConsulStore, watch::Sender<Role>) {
+    ) -> (SharedStore, watch::Sender<Role>) {
         let client = Client::new(&Settings::new(consul.address())).expect("a client can be made");
         let settings = SessionSettings {
             prefix: format!("{prefix}{cluster}"),
@@ -78,7 +79,7 @@ impl InConsul {
             suspicion,
             refusals,
         };
-        (ConsulStore::new(parameters, sessions), role)
+        (parameters.store(sessions), role)
     }
 }
 

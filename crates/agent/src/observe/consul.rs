@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select, unfold};
-use lictor_consul::{Client, Entry};
+use lictor_consul::Client;
 use lictor_core::Version;
-use lictor_locks::consul::Content;
+use lictor_locks::{Content, Entry};
 use lictor_process::{monotonic, nap, nap_until};
 
 use super::heard::{Fact, Heard, Leader};
@@ -39,7 +39,7 @@ fn watch(reader: Reader) -> BoxStream<'static, Heard> {
         let (heard, index, pause) = match reader.client.wait(&reader.key, index, WAIT).await {
             Ok((0, _)) => (Heard::Rewound, 0, Duration::ZERO),
             Ok((next, entries)) => {
-                (Heard::Changed { version: Version(next), fact: reader.fact(&entries) }, next, Duration::ZERO)
+                (Heard::Changed { version: Version(next), fact: reader.fact(entries) }, next, Duration::ZERO)
             }
             // The next server to answer may have lost its data, and would otherwise wait until its indexes reach this one.
             Err(error) => (Heard::Failed(error.to_string()), 0, (pause * 2).clamp(PAUSE.0, PAUSE.1)),
@@ -56,7 +56,7 @@ fn ask(reader: Reader, every: Duration) -> BoxStream<'static, Heard> {
         let sent = monotonic();
         let (heard, pause) = match reader.client.list(&reader.key).await {
             Ok((index, entries)) => {
-                (Heard::Confirmed { sent, version: Version(index), fact: reader.fact(&entries) }, every)
+                (Heard::Confirmed { sent, version: Version(index), fact: reader.fact(entries) }, every)
             }
             Err(error) => (Heard::Failed(error.to_string()), every.min(Duration::from_secs(1))),
         };
@@ -66,8 +66,9 @@ fn ask(reader: Reader, every: Duration) -> BoxStream<'static, Heard> {
 }
 
 impl Reader {
-    fn fact(&self, entries: &[Entry]) -> Fact {
-        fact(&self.key, &self.own, entries)
+    fn fact(&self, entries: Vec<lictor_consul::Entry>) -> Fact {
+        let entries: Vec<Entry> = entries.into_iter().map(Entry::from).collect();
+        fact(&self.key, &self.own, &entries)
     }
 }
 
@@ -107,8 +108,6 @@ fn name(lock: &Entry) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use lictor_consul::LOCK_FLAGS;
-
     use super::*;
 
     fn told(own: &str, entries: &[Entry]) -> Fact {
@@ -119,11 +118,10 @@ mod tests {
         Entry {
             key: key.into(),
             value: value.into(),
-            flags: LOCK_FLAGS,
+            is_lock: true,
             session: session.map(Into::into),
-            lock_index: 1,
-            create_index: 1,
-            modify_index: index,
+            created: 1,
+            version: Version(index),
         }
     }
 

@@ -13,9 +13,9 @@ use lictor_process::{monotonic, nap, spawn, wall};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use super::content::Content;
 use super::failure::failure;
 use super::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+use crate::content::Content;
 use crate::lock::{Lock, LockUpdate, Other, Problem, Released};
 
 /// The settings for a lock in Consul.

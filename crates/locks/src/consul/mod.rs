@@ -1,13 +1,10 @@
-//! A key in Consul as a lock. [`ConsulLock`] is the whole of it; [`SessionKeeper`] keeps the sessions that hold keys, and [`Content`] is
-//! what lictor writes into a key.
+//! A key in Consul as a lock. [`ConsulLock`] is the whole of it; [`SessionKeeper`] keeps the sessions that hold keys.
 
-mod content;
 mod failure;
 mod lock;
 mod rights;
 mod sessions;
 
-pub use content::{Content, Layout, bid_key, bid_of, find};
 pub use failure::{failure, refused};
 pub use lock::{ConsulLock, ConsulLockSettings};
 pub use rights::{Refusals, Refused};

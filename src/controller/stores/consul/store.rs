@@ -7,14 +7,15 @@ use std::time::Duration;
 use lictor_api::{ConsulRecord, SessionNode};
 use lictor_consul::Connect;
 use lictor_core::{Namesakes, StoreId, Uid};
-use lictor_locks::consul::{Home, Layout, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor_locks::Layout;
+use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings, Sessions};
 use lictor_process::{monotonic, spawn};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::settings::Made;
 use crate::controller::stores::class_store::{Context, Trouble, forward};
-use crate::store::{ConsulParameters, ConsulStore, LockStore};
+use crate::store::{ConsulParameters, LockStore};
 
 /// A running store.
 pub(crate) struct Store {
@@ -85,7 +86,7 @@ impl Store {
             suspicion: keeper.suspicion(),
             refusals: keeper.refusals(),
         };
-        let locks = ConsulStore::new(parameters, sessions.clone());
+        let locks = parameters.store(sessions.clone());
         let (heard, watched) = mpsc::unbounded_channel();
         let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
         context.stores.insert(id.clone(), Arc::new(locks));

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lictor_consul::{Entry, LOCK_FLAGS};
-use lictor_locks::consul::{Layout, find};
+use lictor_locks::{Entry, Layout, find};
 
 use super::content::Known;
 
@@ -46,12 +45,12 @@ impl Seen {
             };
             let beside = layout.beside(name).and_then(|beside| find(entries, &beside));
             let sight = sights.entry(name.clone()).or_default();
-            if let Some(content) = layout.content(entry, beside).filter(|_| entry.flags == LOCK_FLAGS) {
-                let (created, session) = (entry.create_index, entry.session.clone());
+            if let Some(content) = layout.content(entry, beside).filter(|_| entry.is_lock) {
+                let (created, session) = (entry.created, entry.session.clone());
                 sight.known = Some(Known { created, session, obligation: content.record.drain_obligation });
             } else {
                 let another = entry.session.is_some() && entry.session != sight.session;
-                sight.known.take_if(|known| another || known.created != entry.create_index);
+                sight.known.take_if(|known| another || known.created != entry.created);
                 if sight.known.is_some() && entry.session.is_none() {
                     tracing::warn!(
                         key = name,
@@ -66,7 +65,7 @@ impl Seen {
 
     /// C16: returns the knowledge of a key that may have been written to since.
     pub(super) fn known(&self, entry: &Entry) -> Option<Known> {
-        self.sights().get(&entry.key)?.known.clone().filter(|known| known.created == entry.create_index)
+        self.sights().get(&entry.key)?.known.clone().filter(|known| known.created == entry.created)
     }
 
     /// C15: returns the session that held a key when it was last visible.

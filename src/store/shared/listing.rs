@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use lictor_consul::{Client, Entry, Error};
-use lictor_core::Uid;
-use lictor_locks::consul::Layout;
+use lictor_core::{Failure, Uid};
+use lictor_locks::{Entry, Layout};
 
-type Listing = Shared<BoxFuture<'static, Result<Arc<Listed>, Error>>>;
+use super::keys::Keys;
+
+type Listing = Shared<BoxFuture<'static, Result<Arc<Listed>, Failure>>>;
 
 /// The content of a listing. Its records are read once, however many elections ask.
 pub(super) struct Listed {
@@ -33,8 +34,7 @@ impl Listed {
 /// Shares the listings of one prefix.
 #[derive(Clone)]
 pub(super) struct Listings {
-    client: Client,
-    prefix: String,
+    keys: Arc<dyn Keys>,
     layout: Layout,
     /// Lets one listing run at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -43,21 +43,21 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    pub(super) fn new(client: Client, prefix: String, layout: Layout) -> Self {
-        Self { client, prefix, layout, turn: Arc::default(), next: Arc::default() }
+    pub(super) fn new(keys: Arc<dyn Keys>, layout: Layout) -> Self {
+        Self { keys, layout, turn: Arc::default(), next: Arc::default() }
     }
 
     /// Lists all entries. The request is sent after this call.
-    pub(super) async fn list(&self) -> Result<Arc<Listed>, Error> {
+    pub(super) async fn list(&self) -> Result<Arc<Listed>, Failure> {
         let listing = self.next().get_or_insert_with(|| self.clone().send().boxed().shared()).clone();
         listing.await
     }
 
-    async fn send(self) -> Result<Arc<Listed>, Error> {
+    async fn send(self) -> Result<Arc<Listed>, Failure> {
         let _turn = self.turn.lock().await;
         // Later callers wait for the next listing.
         self.next().take();
-        let (_, entries) = self.client.list(&self.prefix).await?;
+        let entries = self.keys.list("").await?;
         let by_election = self.layout.by_election(&entries);
         Ok(Arc::new(Listed { entries, by_election }))
     }

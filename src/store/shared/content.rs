@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lictor_consul::{Entry, LOCK_FLAGS};
-use lictor_core::{Bid, DrainObligation, Key, PlacedBid, Rival, Stored, Term, Version};
-use lictor_locks::consul::{Content, Layout, bid_of};
+use lictor_core::{Bid, DrainObligation, Key, PlacedBid, Rival, Stored, Term};
+use lictor_locks::{Content, Entry, Layout, bid_of};
 use serde::{Deserialize, Serialize};
 
 use crate::store::Remark;
@@ -63,13 +62,13 @@ impl Writer<'_> {
         describe: impl Fn(&str) -> String,
     ) -> Stored {
         let Some(lock) = lock else { return Stored::Absent };
-        let version = Version(lock.modify_index);
+        let version = lock.version;
         let content = layout.content_of(lock, beside);
         match &lock.session {
             Some(session) if own.contains(session) => match content {
                 // A cluster with the other layout may have given this one the lock (C11), without a leader.
                 Some((Content { record, .. }, other_layout))
-                    if lock.flags == LOCK_FLAGS && !(other_layout && record.holder.is_some()) =>
+                    if lock.is_lock && !(other_layout && record.holder.is_some()) =>
                 {
                     Stored::Ours(version, record.at(version))
                 }
@@ -109,13 +108,13 @@ impl Writer<'_> {
                 }
                 Some((content, _)) => Stored::Free(version, None, content.record.drain_obligation),
                 // C16: a person wrote to the key. Or a program that uses Consul's own library released it, which sets that library's flags.
-                None if known.is_some() || lock.flags == LOCK_FLAGS => {
+                None if known.is_some() || lock.is_lock => {
                     Stored::Free(version, None, known.and_then(Known::obligation))
                 }
                 None => Stored::Foreign(format!(
-                    "the key {0} is not a lock, or no longer one: a person or another program wrote it, its flags are \
-                     {1}, and no session holds it; if it is not needed, `consul kv delete {0}`",
-                    lock.key, lock.flags
+                    "the key {} is not a lock, or no longer one: a person or another program wrote it, and no session \
+                     holds it",
+                    lock.key
                 )),
             },
         }
@@ -140,7 +139,7 @@ pub(super) fn bids(entries: &[Entry]) -> BTreeMap<String, Vec<PlacedBid>> {
         let Some((lock, of)) = bid_of(&entry.key) else { continue };
         let Ok(BidContent { cluster, namespace, name, bid }) = serde_json::from_slice(&entry.value) else { continue };
         if cluster == of && bid.record.term.is_credible(true) {
-            let (version, session) = (Version(entry.modify_index), entry.session.clone());
+            let (version, session) = (entry.version, entry.session.clone());
             let placed = PlacedBid { cluster, namespace, name, version, session, bid };
             found.entry(lock.to_owned()).or_default().push(placed);
         }
@@ -168,7 +167,7 @@ pub(super) fn key(store: &lictor_core::StoreId, name: &str) -> Key {
 
 #[cfg(test)]
 mod tests {
-    use lictor_core::Record;
+    use lictor_core::{Record, Version};
     use serde_json::json;
 
     use super::*;
@@ -188,11 +187,10 @@ mod tests {
             let entry = Entry {
                 key: "lictor/shop/web".into(),
                 value: serde_json::to_vec(&content).unwrap(),
-                flags: LOCK_FLAGS,
+                is_lock: true,
                 session: None,
-                lock_index: 0,
-                create_index: 1,
-                modify_index: 7,
+                created: 1,
+                version: Version(7),
             };
             let writer = Writer { cluster: "west", installation: "a" };
             writer.stored(Layout::Record, Some(&entry), None, None, &[], str::to_owned)
@@ -219,11 +217,10 @@ mod tests {
             let entry = |key: String, value, session: Option<&str>| Entry {
                 key,
                 value,
-                flags: LOCK_FLAGS,
+                is_lock: true,
                 session: session.map(str::to_owned),
-                lock_index: 1,
-                create_index: 1,
-                modify_index: 7,
+                created: 1,
+                version: Version(7),
             };
             let lock = entry("p/web".into(), there.value(&json, "west", &record), Some("s"));
             let beside = there.beside("p/web").map(|key| entry(key, json.clone(), None));
@@ -252,17 +249,16 @@ mod tests {
         let writer = Writer { cluster: "west", installation: "a" };
         for (here, there) in [(Layout::Record, Layout::LeaderName), (Layout::LeaderName, Layout::Record)] {
             for (session, own) in [(Some("s"), false), (Some("s"), true), (None, false)] {
-                let entry = |key: &str, value: Vec<u8>, flags, session: Option<&str>| Entry {
+                let entry = |key: &str, value: Vec<u8>, is_lock, session: Option<&str>| Entry {
                     key: key.into(),
                     value,
-                    flags,
+                    is_lock,
                     session: session.map(str::to_owned),
-                    lock_index: 0,
-                    create_index: 1,
-                    modify_index: 7,
+                    created: 1,
+                    version: Version(7),
                 };
-                let mut entries = vec![entry("p/web", there.value(&json, "east", &record), LOCK_FLAGS, session)];
-                entries.extend(there.beside("p/web").map(|beside| entry(&beside, json.clone(), 0, None)));
+                let mut entries = vec![entry("p/web", there.value(&json, "east", &record), true, session)];
+                entries.extend(there.beside("p/web").map(|beside| entry(&beside, json.clone(), false, None)));
                 let sessions = if own { vec!["s".to_owned()] } else { vec![] };
                 let beside = Layout::found_beside(&entries, "p/web");
                 match writer.stored(here, Some(&entries[0]), beside, None, &sessions, str::to_owned) {

@@ -1,19 +1,19 @@
 //! Remarks: what a cluster that does not lead tells the one that does.
 
-use lictor_core::{Failure, Key, RecordOutcome, Term, Version};
-use lictor_locks::consul::{bid_key, failure};
+use lictor_core::{Failure, Key, RecordOutcome, Term};
+use lictor_locks::bid_key;
 
 use super::bids::json;
 use super::content::BidContent;
-use super::locks::ConsulStore;
+use super::store::SharedStore;
 use crate::store::{Difference, Remark};
 
-impl ConsulStore {
+impl SharedStore {
     /// Writes or deletes this cluster's remark. A bid that stands there stays.
     pub(super) async fn place_remark(&self, key: &Key, remark: Option<(Term, Difference)>) -> Result<(), Failure> {
         let cluster = self.parameters.cluster.clone();
         let name = bid_key(&key.name, &cluster);
-        let present = self.parameters.client.read_key(&name).await.map_err(failure)?;
+        let present = self.keys.read(&name).await?;
         let outcome = match (remark, present) {
             (_, Some(entry))
                 if serde_json::from_slice::<BidContent>(&entry.value).is_ok() && entry.session.is_some() =>
@@ -25,7 +25,7 @@ impl ConsulStore {
                 self.hold(&name, value, self.session_for(key)?, present).await
             }
             (None, None) => return Ok(()),
-            (None, Some(entry)) => self.take_bid_away(key, &cluster, Version(entry.modify_index)).await,
+            (None, Some(entry)) => self.take_bid_away(key, &cluster, entry.version).await,
         };
         match outcome {
             RecordOutcome::Failed(failure) => Err(failure),

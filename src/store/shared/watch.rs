@@ -1,4 +1,4 @@
-//! The watch: one blocking query for all keys of a store, and the state of the sessions.
+//! The watch: one request for all keys of a store, which waits for a change, and the state of the sessions.
 //!
 //! An answer has everything below the prefix, so the watch compares it with the one before. It reports nothing before it knows which
 //! sessions are this cluster's own, because it would take their locks for another cluster's.
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::channel::mpsc;
-use lictor_consul::Entry;
 use lictor_core::{LockValidity, PlacedBid, Rival, Stored, Version};
-use lictor_locks::consul::{Sessions, failure, find};
+use lictor_locks::consul::Sessions;
+use lictor_locks::{Entry, find};
 use lictor_process::spawn;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::content::{bids, key, remarks};
-use super::locks::ConsulStore;
+use super::store::SharedStore;
 use crate::store::{Elsewhere, Remark, StoreEvent};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ const BURST: u32 = 8;
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Follows the store for as long as a receiver listens.
-pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
+pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
     let sessions = store.sessions.clone();
     let (listed, broken, unheard) = (false, false, true);
@@ -58,7 +58,7 @@ pub(super) fn watch(store: ConsulStore) -> impl Stream<Item = StoreEvent> + Send
 }
 
 struct Watch {
-    store: ConsulStore,
+    store: SharedStore,
     told: mpsc::UnboundedSender<StoreEvent>,
     sessions: tokio::sync::watch::Receiver<Sessions>,
     /// Whether the state of the sessions has to be read.
@@ -88,7 +88,7 @@ impl Watch {
         let (mut pause, mut burst) = (Duration::ZERO, BURST);
         loop {
             self.take_sessions().await;
-            let (store, index) = (self.store.parameters.clone(), if self.broken { 0 } else { self.index });
+            let (keys, index) = (self.store.keys.clone(), if self.broken { 0 } else { self.index });
             let asked = Instant::now() + pause;
             let (renewed, broken) = (Arc::new(Notify::new()), self.broken);
             let answers_again = renewed.clone();
@@ -98,7 +98,7 @@ impl Watch {
                     () = answers_again.notified(), if broken => {}
                     () = tokio::time::sleep(pause) => {}
                 }
-                store.client.wait(&store.prefix, index, store.wait).await
+                keys.wait(index).await
             };
             let mut query = pin!(query);
             let answer = loop {
@@ -109,7 +109,7 @@ impl Watch {
                             return;
                         }
                         self.unheard = true;
-                        // A session was renewed, so Consul answers again. If the watch paused on, and a person destroyed the session
+                        // A session was renewed, so the store answers again. If the watch paused on, and a person destroyed the session
                         // meanwhile, this cluster would demote its leader too late.
                         if self.sessions.borrow().failure.is_none() {
                             renewed.notify_one();
@@ -129,9 +129,9 @@ impl Watch {
                         (FIRST_RETRY, if burst > 0 { Duration::ZERO } else { PACE.saturating_sub(asked.elapsed()) });
                     self.take(index, entries).await;
                 }
-                Err(error) => {
+                Err(failure) => {
                     self.broken = true;
-                    self.tell(StoreEvent::Broken(self.store.scope(), failure(error)));
+                    self.tell(StoreEvent::Broken(self.store.scope(), failure));
                     (pause, retry) = (retry, (retry * 2).min(LONGEST_RETRY));
                 }
             }
@@ -143,7 +143,7 @@ impl Watch {
     }
 
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
-        let rewound = self.listed && self.is_rewound(index, &entries);
+        let rewound = self.listed && self.store.keys.is_rewound((self.index, &self.entries), (index, &entries));
         // After a step back, everything is read again. An index of 0 would never wait.
         self.index = if rewound { 0 } else { index.max(1) };
         let before = std::mem::replace(&mut self.entries, entries);
@@ -171,19 +171,6 @@ impl Watch {
             self.tell(StoreEvent::Remarks(key(&self.store.parameters.id, &name), remarks));
         }
         (self.bids, self.remarks) = (bids, remarks);
-    }
-
-    /// Returns whether the store was put back to an earlier state. A lower index does not prove that, because the index also falls when
-    /// Consul forgets deleted keys, a quarter of an hour later. An equal one does not disprove it, because a later change may have raised
-    /// it again.
-    fn is_rewound(&self, index: u64, entries: &[Entry]) -> bool {
-        let earlier = |entry: &Entry| match find(&self.entries, &entry.key) {
-            Some(before) => entry.modify_index < before.modify_index,
-            // A key that did not exist must be newer than the last answer.
-            None => entry.modify_index <= self.index,
-        };
-        let missing = |before: &Entry| find(entries, &before.key).is_none();
-        entries.iter().any(earlier) || (index < self.index && self.entries.iter().any(missing))
     }
 
     async fn tell_all(&mut self, rewound: bool) {
@@ -226,7 +213,7 @@ impl Watch {
                 let (version, stored) = if let Some(version) = this.version(name) {
                     (version, this.store.shown(&this.entries, name, own))
                 } else {
-                    let old = find(before, name).map_or(0, |old| old.modify_index.saturating_add(1));
+                    let old = find(before, name).map_or(0, |old| old.version.0.saturating_add(1));
                     (Version(index.max(old)), Stored::Absent)
                 };
                 this.tell(StoreEvent::Changed(key(&this.store.parameters.id, name), version, stored));
@@ -241,7 +228,7 @@ impl Watch {
     fn changed(&self, before: &[Entry]) -> Vec<String> {
         let layout = self.store.parameters.layout;
         let differs = |entry: &&Entry, others: &[Entry]| {
-            find(others, &entry.key).is_none_or(|other| other.modify_index != entry.modify_index)
+            find(others, &entry.key).is_none_or(|other| other.version != entry.version)
         };
         let gone = before.iter().filter(|entry| differs(entry, &self.entries));
         let new = self.entries.iter().filter(|entry| differs(entry, before));
@@ -310,7 +297,7 @@ impl Watch {
     }
 
     fn version(&self, name: &str) -> Option<Version> {
-        find(&self.entries, name).map(|entry| Version(entry.modify_index))
+        find(&self.entries, name).map(|entry| entry.version)
     }
 
     /// Reports the moment until which the locks are valid. If the sessions changed, it reports all locks first.
@@ -372,7 +359,7 @@ mod tests {
     use crate::store::ConsulParameters;
     use lictor_consul::{Broken, Client, Received, Sent, Settings, Transport};
     use lictor_core::{Instant, StoreId};
-    use lictor_locks::consul::Layout;
+    use lictor_locks::Layout;
 
     /// A Consul with one lock that another cluster's session holds. It answers about that session as often as the test allows.
     struct Consul(Arc<Semaphore>);
@@ -433,7 +420,7 @@ mod tests {
         let may_tell = Arc::new(Semaphore::new(0));
         let with = |validity| Sessions { validity, ..kept(10) };
         let (sessions, receiver) = tokio::sync::watch::channel(with(LockValidity::Unknown));
-        let mut events = std::pin::pin!(watch(ConsulStore::new(of(&may_tell), receiver)));
+        let mut events = std::pin::pin!(watch(of(&may_tell).store(receiver)));
         let validity = |validity| Some(StoreEvent::LockValidity(StoreId("consul/a".into()), validity));
         assert_eq!(events.next().await, validity(LockValidity::Unknown));
         // The keys are listed meanwhile. Then this cluster's session is found, and the watch asks who holds the lock.
@@ -454,7 +441,7 @@ mod tests {
         let may_tell = Arc::new(Semaphore::new(0));
         let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
         let parameters = of(&may_tell);
-        let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
+        let mut events = std::pin::pin!(watch(parameters.store(receiver)));
         let validity = |seconds| StoreEvent::LockValidity(StoreId("consul/a".into()), kept(seconds).validity);
         assert_eq!(events.next().await, Some(validity(10)));
         for seconds in [20, 30] {
@@ -473,7 +460,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_that_is_found_after_nothing_was_known_makes_the_listener_forget() {
         let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
-        let mut events = std::pin::pin!(watch(ConsulStore::new(of(&Arc::new(Semaphore::new(9))), receiver)));
+        let mut events = std::pin::pin!(watch(of(&Arc::new(Semaphore::new(9))).store(receiver)));
         while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
         // It stands by, and acts again later, with the session that another replica has made.
         sessions.send(Sessions { validity: LockValidity::Unknown, ..kept(10) }).unwrap();
@@ -501,7 +488,7 @@ mod tests {
         let settings = Settings::new("http://consul");
         let client = Client::simulated(&settings, Arc::new(Leaderless(has_leader.clone()))).unwrap();
         let parameters = ConsulParameters { client, ..of(&Arc::new(Semaphore::new(0))) };
-        let mut events = std::pin::pin!(watch(ConsulStore::new(parameters, receiver)));
+        let mut events = std::pin::pin!(watch(parameters.store(receiver)));
         let mut failures = 0;
         while failures < 8 {
             failures += usize::from(matches!(events.next().await, Some(StoreEvent::Broken(..))));

@@ -1,10 +1,35 @@
-//! The content of a lock's key: how lictor writes and reads it.
+//! A key of a store that clusters share, and how lictor writes and reads what is in it.
 
 use std::collections::BTreeMap;
 
-use lictor_consul::Entry;
+use lictor_consul::LOCK_FLAGS;
 use lictor_core::{Holder, Record, Uid, Version};
 use serde::{Deserialize, Serialize};
+
+/// A key of a store, as of one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: Vec<u8>,
+    /// Whether the key is marked as a lock, which a plain write by a person undoes.
+    pub is_lock: bool,
+    /// The session that holds the key, as far as the store knows.
+    pub session: Option<String>,
+    /// What tells the key from an earlier one of its name.
+    pub created: u64,
+    /// The version, which rises with each change of the key or of its holder.
+    pub version: Version,
+}
+
+impl From<lictor_consul::Entry> for Entry {
+    fn from(entry: lictor_consul::Entry) -> Self {
+        let lictor_consul::Entry { key, value, flags, session, lock_index: _, create_index, modify_index } = entry;
+        let (is_lock, version) = (flags == LOCK_FLAGS, Version(modify_index));
+        Self { key, value, is_lock, session, created: create_index, version }
+    }
+}
 
 /// The end of the record's key, where the lock's key holds only the leader's name.
 const BESIDE: &str = "/record";
@@ -46,7 +71,7 @@ impl Content {
     pub fn of(entries: &[Entry], key: &str) -> Option<Self> {
         let lock = find(entries, key)?;
         let (content, _) = Layout::default().content_of(lock, Layout::found_beside(entries, key))?;
-        Some(Self { record: content.record.at(Version(lock.modify_index)), ..content })
+        Some(Self { record: content.record.at(lock.version), ..content })
     }
 }
 
@@ -121,7 +146,7 @@ impl Layout {
                 let beside = beside?;
                 let content: Content = serde_json::from_slice(&beside.value).ok()?;
                 // One transaction writes both keys. A lock that has lost its session since has a later index and its old value.
-                let together = beside.modify_index == lock.modify_index || lock.session.is_none();
+                let together = beside.version == lock.version || lock.session.is_none();
                 (together && lock.value == self.value(&[], &content.cluster, &content.record)).then_some(content)
             }
         };
