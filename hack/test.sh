@@ -79,10 +79,12 @@ waits() {
     part cluster-slow dev --test cluster -- --ignored --test-threads "$slow" || status=1
     part chart-slow dev --test chart -- --ignored --test-threads "$slow" || status=1
     part agent-slow dev --test agent -- --ignored --nocapture || status=1
+    part objects-slow dev --test objects -- --ignored --test-threads "$slow" || status=1
   fi
   part cluster dev --test cluster -- --test-threads "$quick" || status=1
   part consul dev --test consul -- --test-threads "$quick" || status=1
   part agent dev --test agent -- --test-threads "$quick" || status=1
+  part objects dev --test objects -- --test-threads "$quick" || status=1
   part observe dev --test observe -- --test-threads "$quick" || status=1
   return "$status"
 }
@@ -127,9 +129,9 @@ hack/require.sh rust c go setsid flock
 echo 'compiling the tests, and building the programs that they run' >&2
 build tests compile
 more=()
-[ "$tier" = quick ] || more=(gitops helm-controller browser page-modules)
+[ "$tier" = quick ] || more=(gitops helm-controller browser page-modules azurite-blob)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
-  libfaketime health elector locker "${more[@]}"
+  libfaketime health elector locker versitygw "${more[@]}"
 wait_for_builds
 
 set -m

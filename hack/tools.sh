@@ -2,16 +2,16 @@
 # The programs that the tests, the demo and the benchmarks run, built from the Go modules that hack/tools/ pins. Four come from Debian:
 # consul-1.8, which is too old to build; libfaketime, a library that sets a program's clock; node-root, a directory with what a real node
 # needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox; and browser, a directory with Chromium and its WebDriver.
-# page-modules is a directory of npm packages: what is in the page of `lictor dashboard`, and what checks it. Two come
-# from Python's registry, with the checksums of their requirements.txt: zig and cargo-zigbuild, which build the kubectl plugin for other
-# systems.
+# Two come from npm, with the checksums of their package-lock.json: page-modules, a directory with what is in the page of `lictor
+# dashboard`, and what checks it; and azurite-blob, a server of Azure's protocol. Two come from Python's registry, with the checksums of
+# their requirements.txt: zig and cargo-zigbuild, which build the kubectl plugin for other systems.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
 # Each is looked for in this order: the path in the environment variable of its name (kube-apiserver: KUBE_APISERVER, consul-1.8:
 # CONSUL_1_8), a program of the pinned version on the PATH, the cache. A missing one is built into
-# ${LICTOR_CACHE:-~/.cache/lictor}/tools/, with a directory for each state of go.sum or requirements.txt. This is outside of the work
-# tree, so a fresh clone builds nothing again. The output of a build is in logs/ there.
+# ${LICTOR_CACHE:-~/.cache/lictor}/tools/, with a directory for each state of go.sum, package-lock.json or requirements.txt. This is
+# outside of the work tree, so a fresh clone builds nothing again. The output of a build is in logs/ there.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,7 +39,8 @@ describe() {
     kube-proxy)              echo "kubernetes k8s.io/kubernetes/cmd/kube-proxy              --version          10" ;;
     node-root)               echo "debian-node -                                           -                  20" ;;
     browser)                 echo "debian-browser -                                        -                  30" ;;
-    page-modules)            echo "npm-page   -                                            -                  10" ;;
+    page-modules)            echo "npm-page   node_modules                                 -                  10" ;;
+    azurite-blob)            echo "npm-azurite node_modules/.bin/azurite-blob              --version          30" ;;
     helm)                    echo "helm       helm.sh/helm/v4/cmd/helm                   version,--short    120" ;;
     helm-docs)               echo "helm-docs  github.com/norwoodj/helm-docs/cmd/helm-docs    --version          50" ;;
     kwok)                    echo "kwok       sigs.k8s.io/kwok/cmd/kwok                  --version          80" ;;
@@ -55,6 +56,7 @@ describe() {
     helm-controller)         echo "flux       github.com/fluxcd/helm-controller             -                   180" ;;
     health)                  echo "health     lictor.dev/hack/tools/health                 --version          30" ;;
     elector)                 echo "elector    lictor.dev/hack/tools/elector                 --version          60" ;;
+    versitygw)               echo "versitygw  github.com/versity/versitygw/cmd/versitygw   --version          60" ;;
     locker)                  echo "locker     lictor.dev/hack/tools/locker                  --version          20" ;;
     promtool)                echo "prometheus github.com/prometheus/prometheus/cmd/promtool --version          300" ;;
     prometheus)              echo "prometheus github.com/prometheus/prometheus/cmd/prometheus --version          60" ;;
@@ -62,7 +64,7 @@ describe() {
     zig)                     echo "python-zig ziglang/zig                                  version             20" ;;
     cargo-zigbuild)          echo "python-cargo-zigbuild bin/cargo-zigbuild                --version           5" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules formats zig cargo-zigbuild" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules versitygw azurite-blob formats zig cargo-zigbuild" >&2; return 1 ;;
   esac
 }
 
@@ -79,7 +81,7 @@ pinned() {
     debian-libfaketime) echo v0.9.8; return ;;
     debian-node) codename; return ;;
     debian-browser) echo "$(codename)-2"; return ;; # the number changes with the script in it
-    npm-page) sha256sum "$here/tools/page/package-lock.json" | cut -c1-16; return ;;
+    npm-*) sed -nE 's/^ *"'"${directory#npm-}"'": "([0-9.]+)"$/v\1/p' "$here/tools/${directory#npm-}/package.json"; return ;;
     python-*) sed -nE 's/^[a-z-]+==([^ ]+).*/v\1/p' "$here/tools/${directory#python-}/requirements.txt"; return ;;
     formats) echo "of this repository"; return ;;
     consul) module=github.com/hashicorp/consul ;;
@@ -91,6 +93,7 @@ pinned() {
     health) module=sigs.k8s.io/cli-utils ;;
     elector) module=k8s.io/client-go ;;
     locker) module=github.com/hashicorp/consul/api ;;
+    versitygw) module=github.com/versity/versitygw ;;
     prometheus) module=github.com/prometheus/prometheus ;;
     cyclonedx) module=github.com/santhosh-tekuri/jsonschema/cmd/jv ;;
   esac
@@ -99,8 +102,12 @@ pinned() {
 
 # Prints what a program is built from, if it changes from one commit to the next.
 sources() {
-  local directory=$here/tools/${1#python-}
-  if [ -f "$directory/requirements.txt" ]; then cat "$directory/requirements.txt"; return; fi
+  local directory=$1 file
+  case $1 in npm-* | python-*) directory=${1#*-} ;; esac
+  directory=$here/tools/$directory
+  for file in "$directory/"{package-lock.json,requirements.txt}; do
+    if [ -f "$file" ]; then cat "$file"; return; fi
+  done
   cat "$directory/"go.{mod,sum}
   [ ! -f "$directory/main.go" ] || cat "$directory/main.go"
 }
@@ -129,6 +136,8 @@ compile() {
     flags="$flags -X main.version=$version"
   elif [ "$directory" = kwok ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$version"
+  elif [ "$directory" = versitygw ]; then
+    flags="$flags -X main.Version=$version"
   elif [ "$directory" = buildah ]; then
     # The part that enters namespaces is written in C. All other C is left out.
     cgo=1 tags=containers_image_openpgp,exclude_graphdriver_btrfs
@@ -238,13 +247,11 @@ END
 
 # The packages as package-lock.json names them, whose checksums npm compares. Nothing of them is run.
 install_modules() {
-  local target=$1 new
+  local target=$1 directory=$2 new
   new=$(mktemp -d "$cache/.new.XXXXXX")
-  cp "$here/tools/page/"package{,-lock}.json "$new"
+  cp "$directory/"package{,-lock}.json "$new"
   (cd "$new" && npm ci --ignore-scripts --no-audit --no-fund --loglevel error >&2) || { rm -rf "$new"; return 1; }
-  mkdir -p "$(dirname "$target")"
-  mv "$new/node_modules" "$target"
-  rm -rf "$new"
+  mv "$new" "$target"
 }
 
 # Changes to a directory with apt.conf and the package lists of a release of Debian, which is removed when the present subshell ends.
@@ -295,9 +302,8 @@ look_up() {
   version=$(pinned "$directory")
   case $directory in
     debian-node | debian-browser) target=$cache/$directory-$version/root ;;
-    npm-page) target=$cache/npm-page-$version/node_modules ;;
     debian*) target=$cache/$directory-$version/$name ;;
-    python-*) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$package ;;
+    npm-* | python-*) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$package ;;
     *) target=$cache/$directory-$(sources "$directory" | sha256sum | cut -c1-16)/$name ;;
   esac
   [ "$flags" = - ] || found=$(on_path "$name" "$version" "$flags") || found=''
@@ -340,7 +346,7 @@ make_missing() {
     case $directory in
       debian-node) build "$name" unpack_node "$target" ;;
       debian-browser) build "$name" unpack_browser "$target" ;;
-      npm*) build "$name" install_modules "$target" ;;
+      npm*) build "$name" install_modules "${target%/"$package"}" "$here/tools/${directory#npm-}" ;;
       debian*) build "$name" unpack "$name" "$package" "$version" "$target" ;;
       python-*) build "$name" install_by_pip "${target%/"$package"}" "$here/tools/${directory#python-}/requirements.txt" ;;
       *) build "$directory" compile "$directory" "$version" ${names[$directory]} ;;

@@ -69,6 +69,8 @@ impl Http {
             // The caller decides whether to try again, because it knows what the request does.
             .retry(reqwest::retry::never())
             .no_proxy()
+            // Another crate may switch HTTP/2 on for all clients of a program.
+            .http1_only()
             .timeout(settings.timeout)
             // This is shorter than the whole limit, so a request that fails by this limit was certainly not sent.
             .connect_timeout(settings.timeout * 4 / 5)

@@ -1,5 +1,5 @@
-//! The shared parts of lictor's tests and benchmarks: real control planes and Consul servers, proxies that disturb the connections to
-//! them, recorders that check what they saw, the contract of lock stores, recorded exchanges, a browser, and waiting.
+//! The shared parts of lictor's tests and benchmarks: real control planes, Consul servers and buckets, proxies that disturb the
+//! connections to them, recorders that check what they saw, the contract of lock stores, recorded exchanges, a browser, and waiting.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -12,6 +12,7 @@
 
 pub mod acts;
 mod browser;
+pub mod buckets;
 pub mod consul;
 pub mod contract;
 mod events;
