@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Words in `src/controller` and `crates/api/src/resolve` that are written like reasons and are none: the actions of Events, kinds of
 /// stores, and values of Kubernetes.
-const NO_REASONS: [&str; 21] = [
+const NO_REASONS: [&str; 20] = [
     "Accept",
-    "Consul",
     "Delete",
     "Demote",
     "Disable",

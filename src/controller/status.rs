@@ -531,7 +531,7 @@ fn accepted(entry: &Entry, generation: i64) -> Condition {
 
 /// H16.
 const FORGED: &str = "the lock's record claims labels or pods that this cluster never wrote. The operator ignores the \
-     claim, and the next leadership replaces the record: find out who else may write that key in Consul";
+     claim, and the next leadership replaces the record: find out who else may write to the lock in its store";
 
 fn store_reachable(group: &Election, difference: Option<(&str, String)>, generation: i64) -> Condition {
     if group.is_unconfirmed() {

@@ -197,7 +197,10 @@ fn lease(key: &Key, owner: &Owner, record: &Record) -> Result<Lease, Failure> {
     let json = serde_json::to_string(record)
         .map_err(|error| Failure::Refused(format!("the record can't be written as JSON: {error}")))?;
     let transitions = i32::try_from(record.term.0).map_err(|_| {
-        Failure::Refused(format!("term {} is too large for a Lease: keep the lock in Consul", record.term))
+        Failure::Refused(format!(
+            "term {} is too large for a Lease: keep the lock in a store that several clusters share",
+            record.term
+        ))
     })?;
     Ok(Lease {
         metadata: ObjectMeta {

@@ -126,6 +126,7 @@ const NONSENSE: &[(&str, &str)] = &[
     ("uninstall: {timeoutSeconds: 1}", "at '/uninstall/timeoutSeconds': minimum: got 1, want 10"),
     ("classes: [{name: a, spec: {}}]", "at '/classes/0/spec'"),
     ("classes: [{name: a, spec: {consul: {address: 'http://consul:8500'}}}]", "missing property 'clusterName'"),
+    ("classes: [{name: a, spec: {bucket: {clusterName: west}}}]", "missing property 'url'"),
     ("classes: [{name: a, spec: {lease: {}, controller: me}}]", "at '/classes/0/spec/controller'"),
     ("secrets: [consul-token]", "at '/secrets/0': got string, want object"),
     ("serviceAccount: {create: false}", "write the name of the service account into serviceAccount.name"),

@@ -312,6 +312,15 @@ fn consul_and(field: &str, value: Value) -> Value {
     spec
 }
 
+/// Makes a class for a bucket with these fields of `bucket`, besides the required ones.
+fn bucket(fields: &Value) -> Value {
+    let mut spec = json!({"bucket": {"url": "s3://locks/lictor", "clusterName": "west"}});
+    for (key, value) in fields.as_object().expect("an object") {
+        spec["bucket"][key] = value.clone();
+    }
+    spec
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_class_is_refused_when_it_is_applied() {
     let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
@@ -402,6 +411,73 @@ async fn a_wrong_consul_in_a_class_is_refused_when_it_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_bucket_in_a_class_is_refused_when_it_is_applied() {
+    let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
+    let (url, endpoint) = ("for example s3://locks/lictor", "for example https://minio.example:9000");
+    let poll = "pollSeconds may be at most a third of ttlSeconds";
+    let mut cases = vec![
+        (json!({"bucket": {"clusterName": "west"}}), "spec.bucket.url: Required value"),
+        (json!({"bucket": {"url": "s3://locks"}}), "spec.bucket.clusterName: Required value"),
+        (bucket(&json!({"url": format!("s3://locks/{}", "x".repeat(246))})), "may not be more than 256"),
+        (
+            bucket(&json!({"url": "gs://locks", "region": "europe-west3"})),
+            "bucket.region is only for a url that begins",
+        ),
+        (bucket(&json!({"region": "eu central"})), "for example eu-central-1"),
+        (bucket(&json!({"endpoint": "minio.example:9000"})), endpoint),
+        (bucket(&json!({"endpoint": "https://me:secret@minio.example"})), endpoint),
+        (
+            bucket(&json!({"endpoint": "https://minio.example:0"})),
+            "the port in bucket.endpoint must be from 1 to 65535",
+        ),
+        (bucket(&json!({"secretRef": {}})), "spec.bucket.secretRef.name: Required value"),
+        (bucket(&json!({"secretRef": {"name": "a,b"}})), "not a valid Secret name"),
+        (bucket(&json!({"secretRef": {"name": "a", "namespace": "a.b"}})), "not a valid namespace"),
+        (bucket(&json!({"clusterName": "West"})), "for example west"),
+        (bucket(&json!({"sessions": {"ttlSeconds": 4}})), "should be greater than or equal to 5"),
+        (bucket(&json!({"sessions": {"ttlSeconds": 86401}})), "should be less than or equal to 86400"),
+        (bucket(&json!({"sessions": {"pollSeconds": 0}})), "should be greater than or equal to 1"),
+        (bucket(&json!({"sessions": {"pollSeconds": 6}})), poll),
+        (bucket(&json!({"sessions": {"ttlSeconds": 5, "pollSeconds": 2}})), poll),
+        (bucket(&json!({"whenClusterIsLost": {"policy": "Wait"}})), "\"Hold\", \"Release\""),
+        (bucket(&json!({"whenOperatorStops": "Wait"})), "\"Hold\", \"Release\""),
+    ];
+    let urls = [
+        "locks",
+        "s3://",
+        "s3:///lictor",
+        "s3://locks/",
+        "s3://locks//lictor",
+        "s3://locks/../lictor",
+        "s3://locks/./lictor",
+        "s3://locks/.",
+        "s3://locks/a b",
+        "s3://Locks",
+        "file:///locks",
+        "https://locks.s3.amazonaws.com",
+        "az://locks/lictor",
+        "az://account1/locks/lictor",
+        "az://locks@account1/lictor",
+    ];
+    cases.extend(urls.map(|wrong| (bucket(&json!({"url": wrong})), url)));
+    let template = |value: &str| {
+        let mut spec = bucket(&json!({}));
+        spec["keyTemplate"] = json!(value);
+        spec
+    };
+    cases.push((template("{namespace}/{name}"), "keyTemplate for Consul or a bucket may have"));
+    cases.push((template("services/../{name}"), "keyTemplate for Consul or a bucket may have"));
+    let mut pattern = bucket(&json!({"url": "gs://locks"}));
+    pattern["followPattern"] = json!("services/*");
+    cases.push((pattern, "followPattern is for classes with consul"));
+    let mut pattern = bucket(&json!({"url": "gs://locks"}));
+    pattern["keyPattern"] = json!("service/*");
+    cases.push((pattern, "keyPattern and keyTemplate must begin with the same fixed part"));
+    let wrong = not_refused(&classes, "bad", cases).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_name_for_keys_in_consul_is_refused_when_it_is_applied() {
     let classes: Api<ElectionClass> = Api::all(Cluster::shared().client().await);
     let (template, pattern) =
@@ -454,6 +530,17 @@ async fn what_a_class_may_say_is_accepted() {
     all["keyPattern"] = json!("a.b_c-1/{namespace}/*");
     let specs = [
         all,
+        bucket(&json!({})),
+        bucket(&json!({
+            "url": "s3://locks.example/a_b/c=1.d", "region": "eu-central-1", "endpoint": "http://[::1]:9000/",
+            "secretRef": {"namespace": "lictor", "name": "minio"}, "sessions": {"ttlSeconds": 86400, "pollSeconds": 28800},
+            "whenClusterIsLost": {"policy": "Release"}, "whenOperatorStops": "Release",
+        })),
+        bucket(&json!({"url": "gs://locks", "sessions": {"ttlSeconds": 5}})),
+        bucket(&json!({
+            "url": "az://locks@account1.blob.core.windows.net/lictor",
+            "endpoint": "http://azurite.example:10000/account1",
+        })),
         consul(&json!({})),
         consul(&json!({"address": "http://[::1]:8500"})),
         consul(&json!({"address": "https://consul.example", "tls": {}})),
@@ -483,9 +570,10 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
         });
         classes.patch(name, &PatchParams::apply("test"), &Patch::Apply(object)).await.expect("a class can be applied");
     };
-    let (lease, of_consul) = ("immutable-lease", "immutable-consul");
+    let (lease, of_consul, of_bucket) = ("immutable-lease", "immutable-consul", "immutable-bucket");
     apply(lease, &json!({"lease": {}})).await;
     apply(of_consul, &consul(&json!({"datacenter": "dc1"}))).await;
+    apply(of_bucket, &bucket(&json!({}))).await;
     let (store, template) = ("the store of a class can't be changed", "keyTemplate can't be changed");
     let place = "datacenter, namespace, partition and record of consul can't be changed";
     let template_is = |value: &str| {
@@ -511,6 +599,14 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
         (consul(&json!({"datacenter": "dc1", "record": "LeaderName"})), place),
     ];
     wrong.extend(not_refused(&classes, of_consul, cases).await);
+    wrong.extend(not_refused(&classes, of_consul, [(bucket(&json!({})), store)]).await);
+    let cases = [
+        (json!({"lease": {}}), store),
+        (consul(&json!({})), store),
+        (bucket(&json!({"url": "s3://locks/other"})), "bucket.url can't be changed"),
+        (bucket(&json!({"clusterName": "east"})), "bucket.clusterName can't be changed"),
+    ];
+    wrong.extend(not_refused(&classes, of_bucket, cases).await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The same in other words, and changes that name no lock.
     let same = [
@@ -520,11 +616,12 @@ async fn what_names_the_locks_of_a_class_can_not_be_changed() {
             of_consul,
             consul(&json!({"datacenter": "dc1", "address": "https://other.example", "sessions": {"count": 2}})),
         ),
+        (of_bucket, bucket(&json!({"region": "eu-central-1", "endpoint": "https://other.example"}))),
     ];
     for (name, spec) in same {
         assert_eq!(dry_run(&classes, name, &spec).await, Ok(()), "{spec}");
     }
-    for name in [lease, of_consul] {
+    for name in [lease, of_consul, of_bucket] {
         classes.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
     }
 }

@@ -137,6 +137,20 @@ pub fn class(name: &str) -> Value {
     })
 }
 
+/// Makes a class in a bucket with every field.
+pub fn class_in_a_bucket(name: &str) -> Value {
+    let mut class = class(name);
+    class["spec"]["consul"] = Value::Null;
+    class["spec"]["bucket"] = json!({
+        "url": "s3://locks/lictor", "region": "eu-central-1", "endpoint": "https://minio.example:9000", "clusterName": "west",
+        "secretRef": {"namespace": "x", "name": "s"}, "sessions": {"ttlSeconds": 15, "pollSeconds": 1},
+        "whenClusterIsLost": {"policy": "Release", "releaseAfterSeconds": 60}, "whenOperatorStops": "Hold",
+    });
+    class["status"]["consul"] = Value::Null;
+    class["status"]["bucket"] = json!({"session": "s", "clusters": [{"name": "east", "live": true}]});
+    class
+}
+
 pub fn record() -> Value {
     json!({
         "term": 7, "holder": {"pod": "a", "uid": "uid of a", "node": "n", "ip": "10.0.0.1"}, "operatorId": "lictor.dev/operator#me",

@@ -36,6 +36,7 @@ fn classes() -> BoxedStrategy<Classes> {
     let lease = json!({"lease": {}, "keyTemplate": "{name}-leader", "keyPattern": "{namespace}*"});
     let any = prop_oneof![
         2 => changed(objects::class("gold")),
+        2 => changed(objects::class_in_a_bucket("gold")),
         1 => Just(json!({"metadata": {"name": "gold"}, "spec": lease.clone()})),
         1 => changed(json!({"metadata": {"name": "gold"}, "spec": lease})),
     ];

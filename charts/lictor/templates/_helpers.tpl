@@ -251,7 +251,8 @@ template` does not name it by itself. Argo CD does name it, and skips hooks by t
 {{- range .Values.classes -}}
 {{- $consul := default dict .spec.consul -}}
 {{- $tls := default dict $consul.tls -}}
-{{- range list $consul.tokenSecretRef $tls.caSecretRef $tls.certSecretRef -}}
+{{- $bucket := default dict .spec.bucket -}}
+{{- range list $consul.tokenSecretRef $tls.caSecretRef $tls.certSecretRef $bucket.secretRef -}}
 {{- if . -}}{{- $wanted = append $wanted . -}}{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -5,6 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bucket::{BucketStatus, BucketStore};
 use super::consul::{ConsulStatus, ConsulStore};
 use super::lenient::lenient;
 
@@ -17,13 +18,13 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "lictor.dev/is-default-class";
 /// The `spec.controller` of the classes that an operator without `--controller` serves.
 pub const DEFAULT_CONTROLLER: &str = "lictor.dev/operator";
 
-/// The default key templates for Leases and for Consul.
+/// The default key templates for Leases, and for the stores that several clusters share.
 macro_rules! lease_template {
     () => {
         "{name}"
     };
 }
-macro_rules! consul_template {
+macro_rules! shared_template {
     () => {
         "services/{namespace}/{name}/leader"
     };
@@ -40,10 +41,10 @@ macro_rules! template_of {
             $class,
             ".keyTemplate : has(",
             $class,
-            ".consul) ? '",
-            consul_template!(),
-            "' : '",
+            ".lease) ? '",
             lease_template!(),
+            "' : '",
+            shared_template!(),
             "')"
         )
     };
@@ -62,6 +63,7 @@ macro_rules! template_of {
     doc = "Where the locks of elections are kept, and which lictor serves them.",
     printcolumn(name = "Controller", type_ = "string", json_path = ".spec.controller"),
     printcolumn(name = "Consul", type_ = "string", json_path = ".spec.consul.address"),
+    printcolumn(name = "Bucket", type_ = "string", json_path = ".spec.bucket.url"),
     printcolumn(name = "Keys", type_ = "string", json_path = ".spec.keyTemplate"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
@@ -69,21 +71,21 @@ macro_rules! template_of {
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.lease) != has(self.consul)")
-        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}"),
-    validation = Rule::new("has(self.consul) == has(oldSelf.consul)")
+    validation = Rule::new("[has(self.lease), has(self.consul), has(self.bucket)].exists_one(given, given)")
+        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}, or bucket: {url: \"s3://locks/lictor\", clusterName: west}"),
+    validation = Rule::new("has(self.consul) == has(oldSelf.consul) && has(self.bucket) == has(oldSelf.bucket)")
         .message("the store of a class can't be changed, because it holds the locks of running elections: make another class"),
-    validation = Rule::new(concat!("has(self.consul) != has(oldSelf.consul) || ", template_of!("self"), " == ", template_of!("oldSelf")))
+    validation = Rule::new(concat!("has(self.lease) != has(oldSelf.lease) || ", template_of!("self"), " == ", template_of!("oldSelf")))
         .message("keyTemplate can't be changed, because it names the locks of running elections: make another class"),
     validation = Rule::new("!has(self.lease) || !has(self.keyTemplate) || self.keyTemplate.matches('^([a-z0-9.-]|[{]name[}]|[{]namespace[}])+$')")
         .message("keyTemplate for Leases may have lower-case letters, digits, '-', '.', {name} and {namespace}, for example {name}-leader"),
     validation = Rule::new("!has(self.lease) || !has(self.keyPattern) || self.keyPattern.matches('^([a-z0-9.*-]|[{]name[}]|[{]namespace[}])+$')")
         .message("keyPattern for Leases may have lower-case letters, digits, '-', '.', '*', {name} and {namespace}, for example {name}-*"),
-    validation = Rule::new("!has(self.consul) || !has(self.keyTemplate) || (self.keyTemplate.matches('^[a-z0-9_.-]+(/([a-z0-9_.-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyTemplate.contains('..') && !('/' + self.keyTemplate + '/').contains('/./'))")
-        .message("keyTemplate for Consul may have lower-case letters, digits, '/', '_', '-', '.', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/{name}/leader"),
-    validation = Rule::new("!has(self.consul) || !has(self.keyPattern) || (self.keyPattern.matches('^[a-z0-9_.-]+(/([a-z0-9_.*-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyPattern.contains('..') && !('/' + self.keyPattern + '/').contains('/./'))")
-        .message("keyPattern for Consul may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
-    validation = Rule::new(concat!("!has(self.consul) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
+    validation = Rule::new("has(self.lease) || !has(self.keyTemplate) || (self.keyTemplate.matches('^[a-z0-9_.-]+(/([a-z0-9_.-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyTemplate.contains('..') && !('/' + self.keyTemplate + '/').contains('/./'))")
+        .message("keyTemplate for Consul or a bucket may have lower-case letters, digits, '/', '_', '-', '.', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/{name}/leader"),
+    validation = Rule::new("has(self.lease) || !has(self.keyPattern) || (self.keyPattern.matches('^[a-z0-9_.-]+(/([a-z0-9_.*-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyPattern.contains('..') && !('/' + self.keyPattern + '/').contains('/./'))")
+        .message("keyPattern for Consul or a bucket may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
+    validation = Rule::new(concat!("has(self.lease) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
         .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', because lictor watches that part, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
     validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
         .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another lock: choose another end, for example services/{namespace}/{name}/leader"),
@@ -104,19 +106,23 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStore>,
 
+    /// Keeps each lock in an object in a bucket of an object storage. Several clusters can share a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketStore>,
+
     /// The name of the lock of an election without spec.key. {name} and {namespace} stand for the election's name and
     /// namespace. The template must contain {name}; otherwise all elections of a namespace would share one lock. For
-    /// Consul, use {namespace} as well; otherwise elections of the same name in different namespaces would compete for
-    /// the same lock. This field can't be changed. Default: {name} for Leases, services/{namespace}/{name}/leader for
-    /// Consul.
+    /// Consul and buckets, use {namespace} as well; otherwise elections of the same name in different namespaces would
+    /// compete for the same lock. This field can't be changed. Default: {name} for Leases,
+    /// services/{namespace}/{name}/leader for Consul and buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 512))]
     #[x_kube(validation = Rule::new("self.contains('{name}')").message("keyTemplate must contain {name}, else all elections of a namespace would share one lock"))]
     pub key_template: Option<String>,
 
     /// The names that users may give to their locks with spec.key. {name} and {namespace} stand for the election's name
-    /// and namespace, * stands for any characters. For Consul, the part before the first '/' must be the same as in
-    /// keyTemplate. Default: none. keyTemplate then names every lock, and users can't choose names.
+    /// and namespace, * stands for any characters. For Consul and buckets, the part before the first '/' must be the same
+    /// as in keyTemplate. Default: none. keyTemplate then names every lock, and users can't choose names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
@@ -147,6 +153,7 @@ impl ElectionClassSpec {
             controller: default_controller(),
             lease: Some(LeaseStore {}),
             consul: None,
+            bucket: None,
             key_template: None,
             key_pattern: None,
             follow_pattern: None,
@@ -162,7 +169,8 @@ impl ElectionClassSpec {
 
     /// Returns the template for the names of locks: the class's own, or the default of its store.
     pub fn effective_key_template(&self) -> &str {
-        let default = if self.consul.is_some() { consul_template!() } else { lease_template!() };
+        let is_shared = self.consul.is_some() || self.bucket.is_some();
+        let default = if is_shared { shared_template!() } else { lease_template!() };
         self.key_template.as_deref().unwrap_or(default)
     }
 }
@@ -191,9 +199,13 @@ pub struct ElectionClassStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// The Consul that answered last. Absent for Leases, and until Consul has answered for the first time.
+    /// The Consul that answered last. Absent for other stores, and until Consul has answered for the first time.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub consul: Option<ConsulStatus>,
+
+    /// The bucket that keeps the locks. Absent for other stores, and until it has answered for the first time.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketStatus>,
 
     /// Ready is True while a lictor serves the class, the store answers, and lictor has the rights that it needs there.
     /// It is Unknown until the store has answered. The message says what is wrong and what to do. Stalled is present
@@ -206,7 +218,8 @@ pub struct ElectionClassStatus {
 impl ElectionClassStatus {
     /// Returns the sessions that the operator keeps in a shared store.
     pub fn sessions(&self) -> &[String] {
-        self.consul.as_ref().map(|consul| consul.sessions.as_slice()).unwrap_or_default()
+        let in_bucket = || self.bucket.as_ref().map(|bucket| bucket.session.as_slice());
+        self.consul.as_ref().map(|consul| consul.sessions.as_slice()).or_else(in_bucket).unwrap_or_default()
     }
 }
 

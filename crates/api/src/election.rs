@@ -106,13 +106,13 @@ pub struct LeaderElectionSpec {
     pub class_name: Option<String>,
 
     /// The pods of this namespace that are candidates. If this field is left out, the cluster itself is the only
-    /// candidate here. Use this for an election between clusters that share one Consul.
+    /// candidate here. Use this for an election between clusters that share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<PodSelector>,
 
-    /// The name of the lock in its store: the name of the Lease, or the key in Consul. It must match the keyPattern of
-    /// the class. Default: the name that the keyTemplate of the class gives, which by default is {name} for Leases and
-    /// services/{namespace}/{name}/leader for Consul.
+    /// The name of the lock in its store: the name of the Lease, or the key in Consul or a bucket. It must match the
+    /// keyPattern of the class. Default: the name that the keyTemplate of the class gives, which by default is {name} for
+    /// Leases and services/{namespace}/{name}/leader for Consul and buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,
@@ -177,9 +177,9 @@ pub struct LeaderElectionSpec {
     pub probe: Option<Probe>,
 
     /// Controls what happens to the leader while the lock's store does not answer. This matters only for a class that
-    /// keeps its locks in Consul. Demote (default): the leader loses its label before another cluster can acquire the
-    /// lock, so there are never two leaders. Keep: the leader keeps its label, even if another cluster elects a leader
-    /// meanwhile. Keep gives up the guarantee of at most one leader.
+    /// keeps its locks in Consul or a bucket. Demote (default): the leader loses its label before another cluster can
+    /// acquire the lock, so there are never two leaders. Keep: the leader keeps its label, even if another cluster
+    /// elects a leader meanwhile. Keep gives up the guarantee of at most one leader.
     #[serde(default)]
     pub when_store_is_lost: WhenStoreIsLost,
 
@@ -620,8 +620,8 @@ pub struct Leader {
     /// The pod's uid.
     #[serde(rename = "podUID", default, skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The name of the leader's cluster: the consul.clusterName of its class. Absent if only one cluster can use the
-    /// lock, or if a program other than lictor holds it.
+    /// The name of the leader's cluster: the clusterName of its class. Absent if only one cluster can use the lock,
+    /// or if a program other than lictor holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
     /// The session that holds the lock, and what lictor knows about it. Present only if the session is not lictor's

@@ -1,6 +1,7 @@
 //! The Kubernetes kinds of the group `lictor.dev`: their types, defaults and rules, and the reading of a spec into the
 //! valid values that the rest of the program uses.
 
+mod bucket;
 mod candidates;
 mod class;
 mod conditions;
@@ -13,9 +14,11 @@ mod probe;
 mod reserved;
 mod resolve;
 mod service;
+mod shared;
 mod switchover;
 mod workload;
 
+pub use bucket::{BucketCluster, BucketSessions, BucketStatus, BucketStore};
 pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
 pub use class::{
     AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
@@ -26,8 +29,7 @@ pub use conditions::{
     WORKLOADS_FOLLOW, condition, is_unknown, page, unknown, with_page, with_transition_times,
 };
 pub use consul::{
-    ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, LockPolicy,
-    LostCluster, SecretKeyRef, SecretRef,
+    ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, SecretKeyRef,
 };
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
@@ -38,11 +40,12 @@ pub use election::{
 pub use hold::{ended, held_until, hold, left, says};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};
 pub use resolve::{
-    Asked, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, Probe as ResolvedProbe, Refusal, Resolved,
-    SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources, WorkloadRule, has_default, markings, resolve,
-    shared_class,
+    Asked, BucketClass, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, Probe as ResolvedProbe,
+    Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources, WorkloadRule, has_default,
+    markings, resolve, shared_class,
 };
 pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, LeaderServiceType, Protocol};
+pub use shared::{LockPolicy, LostCluster, SecretRef};
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{
     Claims, JobTemplate, Kept, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,

@@ -18,7 +18,8 @@ use crate as api;
 pub use candidates::Followed;
 pub use probe::{Asked, Held, Probe};
 pub use shared::{
-    ConsulClass, Credentials, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources, shared_class,
+    BucketClass, ConsulClass, Credentials, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources,
+    shared_class,
 };
 
 /// All classes by name.
@@ -258,8 +259,8 @@ fn refuse_unserved(spec: &api::LeaderElectionSpec, class: &Class, shared: Option
             reason: "NoCandidates",
             message: format!(
                 "without spec.selector this cluster itself is the only candidate, and the class {:?} keeps its locks \
-                 in Leases, which no other cluster sees: write a selector, or name a class with spec.consul in \
-                 spec.className",
+                 in Leases, which no other cluster sees: write a selector, or name a class with spec.consul or \
+                 spec.bucket in spec.className",
                 class.name
             ),
         });

@@ -28,7 +28,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// move. You need the right to create Switchovers, but no right to change elections or pods.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  kubectl lictor switchover web --wait    # to the pod that would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    # at night; waits up to 10 minutes for an eligible pod\n  kubectl lictor switchover web --to-cluster east --wait    # to another cluster, where the lock is in Consul"
+    after_help = "Examples:\n  kubectl lictor switchover web --wait    # to the pod that would be elected next\n  kubectl lictor switchover web --to web-2 --wait\n  kubectl lictor switchover web --at 2026-11-22T22:30:00Z --deadline 600    # at night; waits up to 10 minutes for an eligible pod\n  kubectl lictor switchover web --to-cluster east --wait    # to another cluster, where clusters share the lock's store"
 )]
 pub(crate) struct Switchover {
     /// The election.
@@ -42,7 +42,7 @@ pub(crate) struct Switchover {
     #[arg(long, value_name = "POD")]
     to: Option<String>,
 
-    /// The cluster that is to lead: consul.clusterName of its ElectionClass.
+    /// The cluster that is to lead: the clusterName of its ElectionClass.
     #[arg(long, value_name = "CLUSTER", conflicts_with = "to")]
     to_cluster: Option<String>,
 

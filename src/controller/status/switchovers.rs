@@ -127,7 +127,7 @@ pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Troubl
             "NotShared",
             false,
             "the locks of the election's class are in this cluster, so no other cluster can lead: leave spec.toCluster \
-             out, or keep the lock in Consul"
+             out, or keep the lock in a store that several clusters share"
                 .to_owned(),
         ),
         Obstacle::NotReady { answers: true } => (
@@ -142,7 +142,7 @@ pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Troubl
             "NotReady",
             true,
             format!(
-                "the cluster {to} does not answer: spec.toCluster must be consul.clusterName of a class there, with an \
+                "the cluster {to} does not answer: spec.toCluster must be the clusterName of a class there, with an \
                  election of the same lock and a running operator. Let it wait with spec.deadlineSeconds"
             ),
         ),

@@ -1,13 +1,15 @@
 //! The stores that several clusters share, as their classes describe them. Each kind of store has a variant of
 //! [`SharedClass`] and a file.
 
+mod bucket;
 mod common;
 mod consul;
 
 use std::ops::Deref;
 
 use super::Refusal;
-use crate::ElectionClass;
+use crate::{ElectionClass, ElectionClassSpec};
+pub use bucket::BucketClass;
 pub use common::{SecretId, SecretKey, Shared};
 pub use consul::{ConsulClass, Credentials, SessionNode, TlsSources};
 
@@ -16,6 +18,8 @@ pub use consul::{ConsulClass, Credentials, SessionNode, TlsSources};
 pub enum SharedClass {
     /// In keys in Consul.
     Consul(Box<ConsulClass>),
+    /// In objects in a bucket.
+    Bucket(Box<BucketClass>),
 }
 
 /// Reads how a class keeps its locks. Returns `None` if it keeps them in Leases, which only its own cluster can see.
@@ -24,7 +28,22 @@ pub enum SharedClass {
 /// Returns what is wrong with the class. The CRDs refuse all of this at `kubectl apply`, but the CRDs in the cluster
 /// may be older than this program.
 pub fn shared_class(class: &ElectionClass) -> Option<Result<SharedClass, Refusal>> {
-    consul::consul_class(class).map(|read| read.map(|consul| SharedClass::Consul(Box::new(consul))))
+    let ElectionClassSpec { lease, consul, bucket, .. } = &class.spec;
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let read = match (lease, consul, bucket) {
+        (_, None, None) => return None,
+        (None, Some(store), None) => {
+            consul::consul_class(name, &class.spec, store).map(|read| SharedClass::Consul(Box::new(read)))
+        }
+        (None, None, Some(store)) => {
+            bucket::bucket_class(name, &class.spec, store).map(|read| SharedClass::Bucket(Box::new(read)))
+        }
+        _ => Err("the class names several stores: keep one of lease, consul and bucket, and leave the others out"),
+    };
+    Some(read.map_err(|what| Refusal {
+        reason: "InvalidClass",
+        message: format!("the ElectionClass {name:?} can't be used: {what}"),
+    }))
 }
 
 impl SharedClass {
@@ -32,6 +51,15 @@ impl SharedClass {
     pub fn consul(&self) -> Option<&ConsulClass> {
         match self {
             Self::Consul(consul) => Some(consul),
+            Self::Bucket(_) => None,
+        }
+    }
+
+    /// Returns the settings of a class in a bucket.
+    pub fn bucket(&self) -> Option<&BucketClass> {
+        match self {
+            Self::Bucket(bucket) => Some(bucket),
+            Self::Consul(_) => None,
         }
     }
 }
@@ -42,6 +70,50 @@ impl Deref for SharedClass {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Consul(consul) => &**consul,
+            Self::Bucket(bucket) => &**bucket,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(spec: &Value) -> Option<Result<SharedClass, Refusal>> {
+        let metadata = json!({"name": "west"});
+        let class =
+            json!({"apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": metadata, "spec": spec});
+        shared_class(&serde_json::from_value(class).unwrap())
+    }
+
+    #[test]
+    fn a_class_keeps_its_locks_in_one_store() {
+        let consul = json!({"address": "http://consul.example:8500", "clusterName": "west"});
+        let bucket = json!({"url": "s3://locks", "clusterName": "west"});
+        let store = |spec: Value| read(&spec).map(|read| read.map(|shared| (shared.kind(), shared.store().0)));
+        assert_eq!(store(json!({"lease": {}})), None);
+        assert_eq!(store(json!({"consul": consul})), Some(Ok(("Consul", "consul/west".into()))));
+        assert_eq!(store(json!({"bucket": bucket})), Some(Ok(("object storage", "bucket/west".into()))));
+        for several in [
+            json!({"lease": {}, "consul": consul}),
+            json!({"lease": {}, "bucket": bucket}),
+            json!({"consul": consul, "bucket": bucket}),
+            json!({"lease": {}, "consul": consul, "bucket": bucket}),
+        ] {
+            let refusal = store(several).unwrap().unwrap_err();
+            assert_eq!(refusal.reason, "InvalidClass");
+            assert!(refusal.message.contains("\"west\"") && refusal.message.contains("several stores"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_store_has_its_own_settings() {
+        let consul = read(&json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}}));
+        let bucket = read(&json!({"bucket": {"url": "s3://locks", "clusterName": "west"}}));
+        let (consul, bucket) = (consul.unwrap().unwrap(), bucket.unwrap().unwrap());
+        assert_eq!((consul.consul().is_some(), consul.bucket().is_some()), (true, false));
+        assert_eq!((bucket.consul().is_some(), bucket.bucket().is_some()), (false, true));
     }
 }

@@ -6,7 +6,12 @@ use std::time::Duration;
 
 use lictor_core::StoreId;
 
-use crate::resolve::Refusal;
+use crate::ElectionClassSpec;
+use crate::resolve::{Refusal, refused_key};
+use crate::shared::{LockPolicy, LostCluster, SecretRef};
+
+/// The longest key of a lock, in characters.
+pub(super) const LONGEST_KEY: usize = 512;
 
 /// The questions of the rest of the program to such a class, whatever its kind of store.
 pub trait Shared {
@@ -70,4 +75,96 @@ pub struct SecretKey {
     pub secret: SecretId,
     /// The key in its data.
     pub key: String,
+}
+
+/// Reads a reference to a Secret.
+pub(super) fn secret_id(SecretRef { namespace, name }: &SecretRef) -> SecretId {
+    SecretId { namespace: namespace.clone(), name: name.clone() }
+}
+
+/// Reads how long the cluster's API server must be unreachable before the operator releases the locks.
+pub(super) fn release_after(lost: &LostCluster) -> Option<Duration> {
+    match lost.policy {
+        LockPolicy::Hold => None,
+        LockPolicy::Release => Some(Duration::from_secs(lost.release_after_seconds.into())),
+    }
+}
+
+/// Returns whether a text may be the address of a server.
+pub(super) fn is_http(address: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| address.len() > scheme.len() && address.starts_with(scheme))
+}
+
+/// Returns the directory of all keys of a class, with a slash at its end. The operator watches it.
+pub(super) fn watched_prefix(class: &ElectionClassSpec) -> Result<String, &'static str> {
+    common_directory(class.effective_key_template(), class.key_pattern.as_deref()).ok_or(
+        "keyTemplate and keyPattern must begin with the same fixed part and a '/', for example \
+         services/{namespace}/{name}/leader and services/{namespace}/*",
+    )
+}
+
+/// Returns the common beginning of a class's template and its pattern before the first placeholder or `*`, up to a
+/// slash. Returns `None` if there is none, because then the operator would have to watch the whole store.
+fn common_directory(template: &str, pattern: Option<&str>) -> Option<String> {
+    let fixed = |text: &str| text.split(['{', '*']).next().unwrap_or_default().to_owned();
+    let template = fixed(template);
+    let common = match pattern.map(fixed) {
+        None => template,
+        Some(pattern) => {
+            template.chars().zip(pattern.chars()).take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
+        }
+    };
+    let end = common.rfind('/').filter(|end| *end > 0)?;
+    Some(common[..=end].into())
+}
+
+/// Checks that a lock of a class whose keys all begin with `prefix` may have this key.
+pub(super) fn check_key_below(prefix: &str, key: &str) -> Result<(), Refusal> {
+    if is_key(key) && key.starts_with(prefix) {
+        return Ok(());
+    }
+    Err(refused_key(format!(
+        "the lock would be named {key:?}, which is not a valid key for this class: it may have lower-case letters, \
+         digits, '/', '_', '-' and '.', has no '//', no '..' and no '/' at its end, begins with {prefix:?}, and has at \
+         most {LONGEST_KEY} characters"
+    )))
+}
+
+fn is_key(key: &str) -> bool {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c);
+    key.len() <= LONGEST_KEY
+        && key.chars().all(legal)
+        && !key.contains("..")
+        && key.split('/').all(|part| !part.is_empty() && part != ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_directory_that_all_keys_have_in_common_is_watched() {
+        let prefix = |template: &str, pattern: Option<&str>| common_directory(template, pattern);
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(prefix("services/{namespace}/{name}/leader", None), some("services/"));
+        assert_eq!(prefix("a/b/c-{name}", None), some("a/b/"));
+        assert_eq!(prefix("a/b/{name}", Some("a/b/*")), some("a/b/"));
+        assert_eq!(prefix("a/b/{name}", Some("a/bc/{namespace}/*")), some("a/"));
+        assert_eq!(prefix("a/{name}", Some("a/fixed/key")), some("a/"));
+        for (template, pattern) in
+            [("{name}/a", None), ("lock-{name}", None), ("/{name}", None), ("a/{name}", Some("b/*"))]
+        {
+            assert_eq!(prefix(template, pattern), None, "{template} {pattern:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_parts_and_no_way_out_of_them() {
+        for key in ["services/shop/web/leader", "a", "a.b_c-1/.lock", &"x".repeat(512)] {
+            assert!(is_key(key), "{key}");
+        }
+        for key in ["", "/a", "a/", "a//b", "a/../b", "..", "a/./b", "a b", "a%20b", "Web", "ä", &"x".repeat(513)] {
+            assert!(!is_key(key), "{key}");
+        }
+    }
 }

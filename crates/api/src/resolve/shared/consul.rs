@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use lictor_core::StoreId;
 
-use super::common::{SecretId, SecretKey, Shared};
-use crate::consul::{self as api, ConsulRecord, LockPolicy};
+use super::common::{
+    LONGEST_KEY, SecretId, SecretKey, Shared, check_key_below, is_http, release_after, secret_id, watched_prefix,
+};
+use crate::consul::{self as api, ConsulRecord};
 use crate::resolve::{Refusal, refused_key};
-use crate::{ElectionClass, ElectionClassSpec};
-
-/// The longest key in Consul, in characters.
-const LONGEST_KEY: usize = 512;
+use crate::{ElectionClassSpec, LockPolicy};
 
 /// The suffix of the key of a record, where the lock's own key holds only the leader's name.
 const RECORD_SUFFIX: &str = "/record";
@@ -96,18 +95,12 @@ pub enum SessionNode {
     Agent,
 }
 
-/// Reads a class. Returns `None` if the class does not keep its locks in Consul.
-pub(super) fn consul_class(class: &ElectionClass) -> Option<Result<ConsulClass, Refusal>> {
-    let store = class.spec.consul.as_ref()?;
-    let name = class.metadata.name.clone().unwrap_or_default();
-    let refused = |what: &str| Refusal {
-        reason: "InvalidClass",
-        message: format!("the ElectionClass {name:?} can't be used: {what}"),
-    };
-    Some(resolve_store(&name, &class.spec, store).map_err(refused))
-}
-
-fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore) -> Result<ConsulClass, &'static str> {
+/// Reads a class.
+pub(super) fn consul_class(
+    name: &str,
+    class: &ElectionClassSpec,
+    store: &api::ConsulStore,
+) -> Result<ConsulClass, &'static str> {
     // This pattern names every field, so that a new one can't be forgotten.
     let api::ConsulStore {
         address,
@@ -126,9 +119,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         when_cluster_is_lost,
         when_operator_stops,
     } = store;
-    let scheme =
-        ["http://", "https://"].iter().any(|scheme| address.len() > scheme.len() && address.starts_with(scheme));
-    if !scheme {
+    if !is_http(address) {
         return Err(
             "consul.address must be http:// or https://, a host and a port, for example http://consul.example:8500",
         );
@@ -136,13 +127,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
     if cluster_name.is_empty() {
         return Err("consul.clusterName is empty: write this cluster's name, for example west");
     }
-    if class.lease.is_some() {
-        return Err("the class names two stores: leave lease or consul out");
-    }
-    let prefix = watched_prefix(class.effective_key_template(), class.key_pattern.as_deref()).ok_or(
-        "keyTemplate and keyPattern must begin with the same fixed part and a '/', for example \
-         services/{namespace}/{name}/leader and services/{namespace}/*",
-    )?;
+    let prefix = watched_prefix(class)?;
     Ok(ConsulClass {
         name: name.into(),
         address: address.trim_end_matches('/').into(),
@@ -173,10 +158,7 @@ fn resolve_store(name: &str, class: &ElectionClassSpec, store: &api::ConsulStore
         ttl: Duration::from_secs(sessions.ttl_seconds.clamp(10, 86_400).into()),
         lock_delay: Duration::from_secs(sessions.lock_delay_seconds.min(60).into()),
         record: *record,
-        release_after: match when_cluster_is_lost.policy {
-            LockPolicy::Hold => None,
-            LockPolicy::Release => Some(Duration::from_secs(when_cluster_is_lost.release_after_seconds.into())),
-        },
+        release_after: release_after(when_cluster_is_lost),
         release_on_stop: *when_operator_stops == LockPolicy::Release,
         prefix,
     })
@@ -197,9 +179,7 @@ fn resolve_tls(tls: &api::ConsulTls) -> TlsSources {
     let api::ConsulTls { ca_secret_ref, cert_secret_ref, server_name } = tls;
     TlsSources {
         authorities: ca_secret_ref.as_ref().map(|secret| secret_key(secret, "ca.crt")),
-        certificate: cert_secret_ref
-            .as_ref()
-            .map(|secret| SecretId { namespace: secret.namespace.clone(), name: secret.name.clone() }),
+        certificate: cert_secret_ref.as_ref().map(secret_id),
         server_name: server_name.clone(),
     }
 }
@@ -210,22 +190,6 @@ fn secret_key(secret: &api::SecretKeyRef, default: &str) -> SecretKey {
         secret: SecretId { namespace: namespace.clone(), name: name.clone() },
         key: key.clone().unwrap_or_else(|| default.into()),
     }
-}
-
-/// Returns the directory of all keys of a class: the common beginning of its template and its pattern before the first
-/// placeholder or `*`, up to a slash. Returns `None` if there is none, because then the operator would have to watch
-/// all of Consul.
-fn watched_prefix(template: &str, pattern: Option<&str>) -> Option<String> {
-    let fixed = |text: &str| text.split(['{', '*']).next().unwrap_or_default().to_owned();
-    let template = fixed(template);
-    let common = match pattern.map(fixed) {
-        None => template,
-        Some(pattern) => {
-            template.chars().zip(pattern.chars()).take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
-        }
-    };
-    let end = common.rfind('/').filter(|end| *end > 0)?;
-    Some(common[..=end].into())
 }
 
 impl Shared for ConsulClass {
@@ -274,14 +238,7 @@ impl Shared for ConsulClass {
     }
 
     fn check_key(&self, key: &str) -> Result<(), Refusal> {
-        if !is_consul_key(key) || !key.starts_with(&self.prefix) {
-            return Err(refused_key(format!(
-                "the lock would be named {key:?}, which is not a valid key for this class: it may have lower-case \
-                 letters, digits, '/', '_', '-' and '.', has no '//', no '..' and no '/' at its end, begins with {:?}, \
-                 and has at most {LONGEST_KEY} characters",
-                self.prefix
-            )));
-        }
+        check_key_below(&self.prefix, key)?;
         if key.split('/').any(|part| part == BIDS) {
             return Err(refused_key(format!(
                 "the lock would be named {key:?}, and keys below {BIDS} are reserved for messages between clusters: \
@@ -307,39 +264,29 @@ impl Shared for ConsulClass {
     }
 }
 
-fn is_consul_key(key: &str) -> bool {
-    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c);
-    key.len() <= LONGEST_KEY
-        && key.chars().all(legal)
-        && !key.contains("..")
-        && key.split('/').all(|part| !part.is_empty() && part != ".")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn class(spec: &Value) -> ElectionClass {
-        serde_json::from_value(json!({
-            "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "consul"}, "spec": spec,
-        }))
-        .unwrap()
+    fn read(spec: &Value) -> Result<ConsulClass, &'static str> {
+        let spec: ElectionClassSpec = serde_json::from_value(spec.clone()).unwrap();
+        consul_class("consul", &spec, spec.consul.as_ref().unwrap())
     }
 
     /// Reads a class with these fields of `consul`, besides the required ones.
-    fn with(fields: &Value) -> Result<ConsulClass, String> {
+    fn with(fields: &Value) -> Result<ConsulClass, &'static str> {
         let mut spec = json!({"consul": {"address": "https://consul.example:8501/", "clusterName": "west"}});
         for (key, value) in fields.as_object().unwrap() {
             spec["consul"][key] = value.clone();
         }
-        consul_class(&class(&spec)).unwrap().map_err(|refusal| refusal.message)
+        read(&spec)
     }
 
     #[test]
     fn the_smallest_class_has_all_defaults() {
-        let class = class(&json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}}));
+        let class = read(&json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}}));
         let expected = ConsulClass {
             name: "consul".into(),
             address: "http://consul.example:8500".into(),
@@ -358,12 +305,7 @@ mod tests {
             release_on_stop: false,
             prefix: "services/".into(),
         };
-        assert_eq!(consul_class(&class), Some(Ok(expected)));
-    }
-
-    #[test]
-    fn a_class_for_leases_is_none_for_consul() {
-        assert_eq!(consul_class(&class(&json!({"lease": {}}))), None);
+        assert_eq!(class, Ok(expected));
     }
 
     #[test]
@@ -424,7 +366,7 @@ mod tests {
     fn what_older_crds_let_pass_is_refused() {
         let refused = |fields: &Value, says: &str| {
             let message = with(fields).unwrap_err();
-            assert!(message.contains("\"consul\"") && message.contains(says), "{message}");
+            assert!(message.contains(says), "{message}");
         };
         refused(&json!({"address": "consul:8500"}), "for example http://consul.example:8500");
         refused(&json!({"address": "http://"}), "for example http://consul.example:8500");
@@ -434,35 +376,6 @@ mod tests {
             "leave out consul.tokenSecretRef",
         );
         refused(&json!({"node": {"name": "n", "useAgent": true}}), "leave out consul.node.name");
-        let both = json!({"lease": {}, "consul": {"address": "http://c", "clusterName": "west"}});
-        let message = consul_class(&class(&both)).unwrap().unwrap_err().message;
-        assert!(message.contains("leave lease or consul out"), "{message}");
-    }
-
-    #[test]
-    fn only_the_directory_that_all_keys_have_in_common_is_watched() {
-        let prefix = |template: &str, pattern: Option<&str>| watched_prefix(template, pattern);
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(prefix("services/{namespace}/{name}/leader", None), some("services/"));
-        assert_eq!(prefix("a/b/c-{name}", None), some("a/b/"));
-        assert_eq!(prefix("a/b/{name}", Some("a/b/*")), some("a/b/"));
-        assert_eq!(prefix("a/b/{name}", Some("a/bc/{namespace}/*")), some("a/"));
-        assert_eq!(prefix("a/{name}", Some("a/fixed/key")), some("a/"));
-        for (template, pattern) in
-            [("{name}/a", None), ("lock-{name}", None), ("/{name}", None), ("a/{name}", Some("b/*"))]
-        {
-            assert_eq!(prefix(template, pattern), None, "{template} {pattern:?}");
-        }
-    }
-
-    #[test]
-    fn a_key_keeps_consuls_rules() {
-        for key in ["services/shop/web/leader", "a", "a.b_c-1/.lock", &"x".repeat(512)] {
-            assert!(is_consul_key(key), "{key}");
-        }
-        for key in ["", "/a", "a/", "a//b", "a/../b", "..", "a/./b", "a b", "a%20b", "Web", "ä", &"x".repeat(513)] {
-            assert!(!is_consul_key(key), "{key}");
-        }
     }
 
     #[test]
