@@ -133,6 +133,7 @@ fn no_modules_import_each_other_in_a_circle() {
         ("crates/api/src", 10),
         ("crates/kubernetes/src", 3),
         ("crates/consul/src", 10),
+        ("crates/objects/src", 5),
         ("crates/locks/src", 10),
         ("crates/agent/src", 25),
         ("crates/testing/src", 20),
@@ -644,6 +645,7 @@ fn what_is_left_out_is_marked_with_what_runs_it() {
         ("tests/cluster/", "slow: waits for "),
         ("tests/chart/", "slow: waits for "),
         ("tests/agent/", "slow: waits for "),
+        ("tests/objects/", "slow: fetches "),
         ("crates/core/tests/model/", "takes long: make prove"),
         ("crates/core/tests/decisions/", "a survey of all failures, "),
         ("tests/simulation/", "a survey of all failures, "),
@@ -656,7 +658,7 @@ fn what_is_left_out_is_marked_with_what_runs_it() {
     assert!(makefile.contains("--lib -- --ignored --nocapture connection"), "make connection");
     assert!(makefile.contains("--lib -- --ignored --nocapture one_decision"), "make instructions");
     assert!(makefile.contains("--test simulation -- --ignored --nocapture scale_of_one_consul"), "make scale");
-    for suite in ["cluster", "chart", "agent"] {
+    for suite in ["cluster", "chart", "agent", "objects"] {
         assert!(runner.contains(&format!("--test {suite} -- --ignored")), "hack/test.sh runs what is slow of {suite}");
     }
     let (mut used, mut wrong) = (BTreeSet::new(), Vec::new());
@@ -787,7 +789,7 @@ fn sources() -> Vec<Source> {
 
 /// All that a program of lictor is made of, but for the core and the client of Consul, which reach no cluster.
 fn product() -> Vec<Source> {
-    let crates = ["agent", "api", "kubernetes", "locks", "process"].map(|name| format!("crates/{name}/src"));
+    let crates = ["agent", "api", "kubernetes", "locks", "objects", "process"].map(|name| format!("crates/{name}/src"));
     sources().into_iter().chain(crates.iter().flat_map(|top| sources_in(top))).collect()
 }
 

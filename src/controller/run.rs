@@ -127,6 +127,7 @@ impl Controller {
         let followed = FollowedLocks::new(stores.clone(), sender.clone());
         let classes = ClassReporter::start(&client, request_timeout, &controller, claim.clone());
         let context = Context {
+            identity: identity.clone(),
             client: client.clone(),
             own_namespace,
             controller: controller.clone(),

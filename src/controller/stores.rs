@@ -1,5 +1,6 @@
 //! The stores of the classes that keep their locks where several clusters see them: one task for each.
 
+mod bucket;
 mod class_store;
 mod condition;
 mod consul;
@@ -18,6 +19,8 @@ use lictor_process::spawn;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::bucket::InBucket;
+pub use self::bucket::Open;
 use self::class_store::ClassStore;
 pub(super) use self::class_store::Context;
 use self::consul::InConsul;
@@ -30,11 +33,12 @@ const FAREWELL: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Clients {
     consul: Connect,
+    bucket: Open,
 }
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { consul: Arc::new(lictor_consul::Client::new) }
+        Self { consul: Arc::new(lictor_consul::Client::new), bucket: Arc::new(bucket::open) }
     }
 }
 
@@ -45,12 +49,20 @@ impl Clients {
         self.consul = consul;
         self
     }
+
+    /// Reaches buckets in another way.
+    #[must_use]
+    pub fn with_bucket(mut self, bucket: Open) -> Self {
+        self.bucket = bucket;
+        self
+    }
 }
 
 /// Returns the store of a class. It is not made yet.
 fn class_store(class: &SharedClass, context: &Context, clients: &Clients) -> Box<dyn ClassStore> {
     match class {
         SharedClass::Consul(_) => Box::new(InConsul::new(class.store(), context.clone(), clients.consul.clone())),
+        SharedClass::Bucket(_) => Box::new(InBucket::new(class.store(), context.clone(), clients.bucket.clone())),
     }
 }
 

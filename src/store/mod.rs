@@ -4,6 +4,8 @@
 mod consul;
 mod lease;
 #[cfg(target_os = "linux")]
+mod objects;
+#[cfg(target_os = "linux")]
 mod shared;
 
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ use futures::stream::BoxStream;
 #[cfg(target_os = "linux")]
 pub use self::consul::ConsulParameters;
 pub use self::lease::LeaseStore;
+#[cfg(target_os = "linux")]
+pub use self::objects::ObjectParameters;
 #[cfg(target_os = "linux")]
 pub use self::shared::SharedStore;
 use lictor_core::{

@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 mod api_servers;
 mod bad_days;
 mod bad_input;
+mod bucket;
 mod busy;
 mod candidates;
 mod classes;

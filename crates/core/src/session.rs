@@ -35,7 +35,7 @@ impl SessionParameters {
     }
 
     /// The longest time from one attempt to the next, while a renewal may still succeed in time.
-    pub(super) fn retry(self) -> Duration {
+    pub(crate) fn retry(self) -> Duration {
         self.ttl / 15
     }
 }

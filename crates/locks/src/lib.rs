@@ -4,6 +4,7 @@ pub mod consul;
 mod content;
 pub mod lease;
 mod lock;
+pub mod objects;
 
 pub use content::{Content, Entry, Layout, bid_key, bid_of, find};
 pub use lictor_core::{HeldLock, Instant, Term};

@@ -22,6 +22,8 @@ use crate::store::{StoreEvent, Stores};
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
+    /// The name of this process, which no other process ever has.
+    pub(crate) identity: String,
     /// The namespace of Secrets that name none.
     pub(crate) own_namespace: String,
     pub(crate) controller: String,

@@ -1,5 +1,6 @@
 //! The port to the keys of a store that clusters share.
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use lictor_core::{Failure, FollowedLock, RecordOutcome, Version};
@@ -9,7 +10,7 @@ use crate::store::Directory;
 
 /// The keys below the prefix of a class. A key may be held by a session, which ends by itself when its cluster no longer renews it.
 pub(in crate::store) trait Keys: Send + Sync {
-    /// Lists the keys that begin with `name`, in order, from the store itself; all keys of the class if `name` is empty.
+    /// Lists a key, and the keys beside it, in order, from the store itself; all keys of the class if `name` is empty.
     fn list<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Failure>>;
 
     /// Reads one key from the store itself.
@@ -40,8 +41,10 @@ pub(in crate::store) trait Keys: Send + Sync {
     /// How a person deletes a key, for a message.
     fn deletion(&self, name: &str) -> String;
 
-    /// Follows a key that lictor never writes.
-    fn follow(&self, name: &str) -> BoxStream<'static, FollowedLock>;
+    /// Follows a key that lictor never writes. No election follows a key in a store without such keys.
+    fn follow(&self, _name: &str) -> BoxStream<'static, FollowedLock> {
+        futures::stream::pending().boxed()
+    }
 
     /// The store's own directory, if it has one.
     fn directory(&self) -> Option<&dyn Directory> {

@@ -1,4 +1,4 @@
-//! Clusters that share one Consul. Each is a namespace with its own operator, which knows of the others only what Consul has.
+//! Clusters that share a store. Each is a namespace with its own operator, which knows of the others only what the store has.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub const LED_WITHIN: Duration = Duration::from_secs(
     2 * TTL.as_secs() + TTL.as_secs().div_ceil(3) + LOCK_DELAY.as_secs() + LEASE.as_secs() + WAIT_FOR_CONSUL.as_secs(),
 );
 
-/// A cluster, as Consul and the other clusters see it.
+/// A cluster, as the store and the other clusters see it.
 pub struct Member {
     pub lab: Lab,
     pub cluster: String,
@@ -48,16 +48,31 @@ impl Member {
         member
     }
 
+    /// Creates a cluster whose class has these fields of `bucket`.
+    pub async fn in_bucket(lab: Lab, test: &str, cluster: &str, bucket: Value) -> Self {
+        let prefix = format!("{test}-{}", std::process::id());
+        let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
+        member.apply_store("bucket", bucket).await;
+        member
+    }
+
     /// Applies the class with these fields of `consul`.
     pub async fn apply_class(&self, consul: Value) {
-        let class = json!({
+        self.apply_store("consul", consul).await;
+    }
+
+    async fn apply_store(&self, store: &str, fields: Value) {
+        let pattern = format!("{}/*", self.prefix);
+        let mut class = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": self.class},
             "spec": {
-                "controller": self.controller(), "consul": consul,
-                "keyTemplate": format!("{}/{{name}}", self.prefix), "keyPattern": format!("{}/*", self.prefix),
-                "followPattern": format!("{}/*", self.prefix),
+                "controller": self.controller(), store: fields,
+                "keyTemplate": format!("{}/{{name}}", self.prefix), "keyPattern": pattern,
             },
         });
+        if store == "consul" {
+            class["spec"]["followPattern"] = json!(pattern);
+        }
         let parameters = PatchParams::apply("test").force();
         self.classes_api().patch(&self.class, &parameters, &Patch::Apply(class)).await.expect("a class can be applied");
     }

@@ -46,6 +46,8 @@ struct Sight {
     since: Instant,
     /// How long to wait for another state.
     ttl: Duration,
+    /// When to try again to end the session.
+    not_before: Instant,
 }
 
 impl Sight {
@@ -55,7 +57,7 @@ impl Sight {
 
     /// When the session may be ended.
     fn late(&self) -> Instant {
-        self.since + self.ttl
+        (self.since + self.ttl).max(self.not_before)
     }
 }
 
@@ -76,7 +78,7 @@ impl SessionWatch {
         // The owner of a state that can't be read goes by the TTL that it wrote last.
         let ttl = object.as_ref().map(SessionObject::ttl).or(before.map(|before| before.ttl));
         let ttl = ttl.unwrap_or_default().max(self.ttl);
-        self.seen.insert(cluster.to_owned(), Sight { tag, object, since: now, ttl });
+        self.seen.insert(cluster.to_owned(), Sight { tag, object, since: now, ttl, not_before: now });
     }
 
     /// Notes that this cluster has ended a session, under this new tag. The answer may come after a later state was read, which it does not
@@ -84,6 +86,13 @@ impl SessionWatch {
     pub fn ended(&mut self, end: SessionEnd, tag: ObjectTag, now: Instant) {
         if self.seen.get(&end.cluster).is_some_and(|sight| sight.tag == end.expected) {
             self.see(&end.cluster, Some((tag, Some(end.object))), now);
+        }
+    }
+
+    /// Waits until this moment before it ends the session of a cluster, because an attempt failed or its outcome is unknown.
+    pub fn wait_again(&mut self, cluster: &str, until: Instant) {
+        if let Some(sight) = self.seen.get_mut(cluster) {
+            sight.not_before = until;
         }
     }
 

@@ -386,13 +386,20 @@ impl Told for Sessions {
 
 #[test]
 fn a_session_is_ended_by_another_cluster() {
-    prove("sessions", Sessions::new(7, 1), &[Counted::Expired, Counted::TakenOver]);
+    prove("sessions", Sessions::new(6, 0), &[Counted::Expired, Counted::TakenOver]);
+}
+
+#[test]
+#[ignore = "takes long: make prove"]
+fn prove_a_session_that_is_ended_while_an_answer_is_lost() {
+    prove("sessions", Sessions::new(6, 1), &[Counted::Expired, Counted::TakenOver]);
+    prove("sessions", Sessions::new(7, 0), &[Counted::Expired, Counted::TakenOver]);
 }
 
 #[test]
 fn each_rule_of_sessions_is_needed() {
     for rule in [Rule::FromSending, Rule::WholeTtl, Rule::EndsBeforeTaking, Rule::SessionAfterLock] {
-        let model = Sessions::new(10, 1).without(rule);
+        let model = Sessions::new(8, 0).without(rule);
         assert!(counterexample("sessions", model).is_some(), "without {rule:?}, no two clusters act");
     }
 }

@@ -41,11 +41,11 @@ impl Refusals {
     }
 
     /// Waits for a refusal.
-    pub(super) async fn told(&self) {
+    pub(crate) async fn told(&self) {
         self.told.notified().await;
     }
 
-    pub(super) fn drain(&self) -> Vec<Refused> {
+    pub(crate) fn drain(&self) -> Vec<Refused> {
         std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

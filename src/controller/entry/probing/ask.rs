@@ -32,6 +32,8 @@ fn builder() -> reqwest::ClientBuilder {
         .tls_danger_accept_invalid_certs(true)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
+        // object_store switches HTTP/2 on for all clients of the program.
+        .http1_only()
         .pool_max_idle_per_host(0)
         .user_agent(AGENT)
 }

@@ -21,10 +21,10 @@ use super::member::{LED_WITHIN, Member, TTL};
 use lictor_testing::kubernetes::{Operator, Recorder};
 
 /// A cluster at work: its operator, and everything that its pods showed.
-struct Side {
-    member: Member,
-    operator: Operator,
-    recorder: Recorder,
+pub struct Side {
+    pub member: Member,
+    pub operator: Operator,
+    pub recorder: Recorder,
 }
 
 impl Side {
@@ -48,7 +48,7 @@ impl Side {
 }
 
 /// Creates two clusters at one lock, with a pod each: `a` in the west leads, and `b` in the east follows.
-async fn two(west: Member, east: Member) -> (Side, Side) {
+pub async fn two(west: Member, east: Member) -> (Side, Side) {
     let (west, _) = Side::led(west, &["a"]).await;
     let east = Side::new(east, &["b"]).await;
     east.member.elect(json!({})).await;
@@ -57,7 +57,7 @@ async fn two(west: Member, east: Member) -> (Side, Side) {
 }
 
 /// Checks that there were never two leaders in all clusters together, and that terms rose.
-async fn kept_their_promises(sides: &[&Side]) -> usize {
+pub async fn kept_their_promises(sides: &[&Side]) -> usize {
     let recorders: Vec<&Recorder> = sides.iter().map(|side| &side.recorder).collect();
     Recorder::assert_joint_promises(&recorders).await
 }

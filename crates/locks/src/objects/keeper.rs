@@ -1,0 +1,489 @@
+//! Keeps the session of one cluster, ends the sessions of other clusters that nobody renews, and polls the store.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, OptionFuture};
+use lictor_core::{
+    CasCommand, CasSession, Failure, Instant, Liveness, LockValidity, ObjectTag, SessionEnd, SessionObject,
+    SessionParameters, SessionWatch, SessionWrite,
+};
+use lictor_objects::{Objects, Put, Tag};
+use lictor_process::nap;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::content::name_of;
+use super::keys::{ObjectKeys, Shared};
+use super::of_session;
+use super::poll::{Found, KnownSessions, Polled, poll};
+use crate::consul::{Refusals, Role, Sessions};
+
+/// How long after a change the store is polled at its shortest interval, because a handover between clusters consists of several changes.
+const LIVELY: Duration = Duration::from_secs(10);
+/// How long after a refusal the right to write a lock is tried again.
+const TRIED_AGAIN: Duration = Duration::from_secs(2);
+/// How long a look into the store may take.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
+
+/// Which session to keep, and how.
+#[derive(Clone, Debug)]
+pub struct ObjectSettings {
+    /// The cluster, whose session has its name.
+    pub cluster: String,
+    /// C14: this installation of lictor in the cluster.
+    pub installation: String,
+    /// This process, which has a name that no other process ever has.
+    pub writer: String,
+    /// How long the other clusters wait for the next renewal.
+    pub ttl: Duration,
+    /// The shortest time from one look into the store to the next.
+    pub poll: Duration,
+}
+
+/// Keeps a session.
+pub struct ObjectKeeper {
+    keys: ObjectKeys,
+    settings: ObjectSettings,
+    clock: fn() -> Instant,
+    life: CasSession,
+    others: SessionWatch,
+    known: KnownSessions,
+    /// The request for the session that is under way.
+    session: Option<BoxFuture<'static, Done>>,
+    /// The session of another cluster that is being ended.
+    end: Option<BoxFuture<'static, (SessionEnd, Put)>>,
+    /// The look into the store that is under way, and the number of requests for it.
+    poll: Option<BoxFuture<'static, (u64, Result<Polled, Failure>)>>,
+    next_poll: Instant,
+    last_change: Option<Instant>,
+    /// The index of the view that a listener has to know before it can rely on the session, once that is known.
+    reliable: Option<Option<u64>>,
+    failure: Option<Failure>,
+    denied: Option<Denied>,
+    renewal: Duration,
+    suspicion: Arc<Notify>,
+    refusals: Arc<Refusals>,
+    updates: watch::Sender<Sessions>,
+}
+
+/// C15: a lock that this cluster holds and may not write.
+struct Denied {
+    key: String,
+    failure: Failure,
+    trial: Option<BoxFuture<'static, Result<(), Failure>>>,
+    due: Instant,
+}
+
+/// The outcome of a request for the session.
+enum Done {
+    Read(Result<Found, Failure>),
+    Written { object: SessionObject, sent: Instant, put: Put },
+}
+
+impl ObjectKeeper {
+    /// Creates a keeper, the keys that it polls, and the receiver that follows its session.
+    pub fn new(
+        objects: Arc<dyn Objects>,
+        settings: ObjectSettings,
+        clock: fn() -> Instant,
+    ) -> (Self, ObjectKeys, watch::Receiver<Sessions>) {
+        let ObjectSettings { installation, writer, ttl, .. } = &settings;
+        let life = CasSession::new(installation, writer, SessionParameters { ttl: *ttl });
+        let others = SessionWatch::new(installation, writer, *ttl);
+        let keys = ObjectKeys::new(objects);
+        let (updates, receiver) = watch::channel(Sessions {
+            ids: vec![None],
+            validities: vec![LockValidity::Unknown],
+            validity: LockValidity::Unknown,
+            failure: None,
+            denied: None,
+            name_in_use: false,
+            renewal: Duration::ZERO,
+        });
+        let keeper = Self {
+            keys: keys.clone(),
+            settings,
+            clock,
+            life,
+            others,
+            known: KnownSessions::new(),
+            session: None,
+            end: None,
+            poll: None,
+            next_poll: Instant::default(),
+            last_change: None,
+            reliable: None,
+            failure: None,
+            denied: None,
+            renewal: Duration::ZERO,
+            suspicion: Arc::default(),
+            refusals: Arc::default(),
+            updates,
+        };
+        (keeper, keys, receiver)
+    }
+
+    /// Returns the notifier for a session that seems to have ended. The keeper then reads it at once.
+    pub fn suspicion(&self) -> Arc<Notify> {
+        self.suspicion.clone()
+    }
+
+    /// C15: returns the receiver of refusals to write a lock that the session holds.
+    pub fn refusals(&self) -> Arc<Refusals> {
+        self.refusals.clone()
+    }
+
+    /// Keeps the session until the role says otherwise or the role's sender is gone.
+    pub async fn run(mut self, mut role: watch::Receiver<Role>) {
+        let mut acts = false;
+        loop {
+            let now = *role.borrow_and_update();
+            match now {
+                Role::Leave => return self.leave().await,
+                Role::Acting if !acts => self.begin_to_act(),
+                Role::Standby if acts => self.stand_by(),
+                Role::Acting | Role::Standby => {}
+            }
+            acts = now == Role::Acting;
+            tokio::select! {
+                biased;
+                changed = role.changed() => if changed.is_err() { return },
+                () = self.step(acts) => {}
+            }
+        }
+    }
+
+    fn begin_to_act(&mut self) {
+        let now = (self.clock)();
+        // What was read while another replica acted may be old.
+        self.reliable = Some(None);
+        self.next_poll = now;
+        self.life.put_down(now);
+    }
+
+    fn stand_by(&mut self) {
+        self.life.put_down((self.clock)());
+        (self.session, self.end, self.denied, self.reliable) = (None, None, None, None);
+    }
+
+    /// Sends what is due, and takes what has come. This can be cancelled at any time.
+    async fn step(&mut self, acts: bool) {
+        let next = self.send(acts);
+        self.publish(acts);
+        let shared = self.keys.shared().clone();
+        let mut delivered = shared.delivered.subscribe();
+        let awaits_listener = acts && matches!(self.reliable, Some(Some(_)));
+        tokio::select! {
+            biased;
+            Some(done) = OptionFuture::from(self.session.as_mut()) => {
+                self.session = None;
+                self.done(done);
+            }
+            Some((end, put)) = OptionFuture::from(self.end.as_mut()) => {
+                self.end = None;
+                self.ended(end, put);
+            }
+            Some((asked, polled)) = OptionFuture::from(self.poll.as_mut()) => {
+                self.poll = None;
+                self.polled(asked, polled);
+            }
+            Some(tried) = OptionFuture::from(self.denied.as_mut().and_then(|denied| denied.trial.as_mut())) => self.tried(tried),
+            _ = delivered.changed(), if awaits_listener => {}
+            () = self.suspicion.notified(), if acts => self.life.suspect((self.clock)()),
+            () = self.refusals.told(), if acts => self.refused(),
+            () = shared.wanted.notified() => self.next_poll = (self.clock)(),
+            () = nap(next.since((self.clock)())) => {}
+        }
+    }
+
+    /// Sends the requests that are due. Returns the latest time to call this again.
+    fn send(&mut self, acts: bool) -> Instant {
+        let now = (self.clock)();
+        let mut again = now + Duration::from_secs(60);
+        if self.poll.is_none() {
+            let due = self.next_poll;
+            if due <= now {
+                self.begin_poll();
+            } else {
+                again = again.min(due);
+            }
+        }
+        if !acts {
+            return again;
+        }
+        if let LockValidity::Until(deadline) = self.life.validity(now) {
+            again = again.min(deadline);
+        }
+        if self.session.is_none() {
+            match self.life.next(now) {
+                CasCommand::Wait(until) => again = again.min(until),
+                CasCommand::Read => self.read(),
+                CasCommand::Write { expected, object } => self.write(expected, object, now),
+            }
+        }
+        if self.end.is_none() {
+            match self.others.late(now).pop() {
+                Some(end) => self.end_other(end),
+                None => again = again.min(self.others.next_late().unwrap_or(again)),
+            }
+        }
+        again.min(self.try_write(now).unwrap_or(again))
+    }
+
+    fn begin_poll(&mut self) {
+        let (shared, known) = (self.keys.shared().clone(), self.known.clone());
+        self.poll = Some(Box::pin(async move {
+            let asked = shared.asked();
+            let late = || Failure::Unknown(format!("the store has not answered within {LONGEST_POLL:?}"));
+            (asked, timeout(LONGEST_POLL, poll(shared, known)).await.unwrap_or_else(|_| Err(late())))
+        }));
+    }
+
+    fn read(&mut self) {
+        let (shared, cluster) = (self.keys.shared().clone(), self.settings.cluster.clone());
+        let limit = self.parameters().longest_request();
+        self.session = Some(Box::pin(async move {
+            let late = || Failure::Unknown(format!("the session was not read within {limit:?}"));
+            Done::Read(timeout(limit, shared.session(&cluster)).await.unwrap_or_else(|_| Err(late())))
+        }));
+    }
+
+    fn write(&mut self, expected: Option<ObjectTag>, object: SessionObject, sent: Instant) {
+        let (shared, cluster) = (self.keys.shared().clone(), self.settings.cluster.clone());
+        let limit = self.parameters().longest_request();
+        self.session = Some(Box::pin(async move {
+            let late = || Failure::Unknown(format!("the session was not written within {limit:?}"));
+            let write = put(&shared, &cluster, expected, &object);
+            let put = timeout(limit, write).await.unwrap_or_else(|_| Put::Failed(late()));
+            Done::Written { object, sent, put }
+        }));
+    }
+
+    /// S3: ends the session of another cluster.
+    fn end_other(&mut self, end: SessionEnd) {
+        tracing::info!(cluster = end.cluster, session = end.object.id, "ends a session that was not renewed in time");
+        let (shared, limit) = (self.keys.shared().clone(), self.parameters().longest_request());
+        self.end = Some(Box::pin(async move {
+            let late = || Put::Failed(Failure::Unknown(format!("the session was not ended within {limit:?}")));
+            let write = put(&shared, &end.cluster, end.expected.clone(), &end.object);
+            let put = timeout(limit, write).await.unwrap_or_else(|_| late());
+            (end, put)
+        }));
+    }
+
+    fn done(&mut self, done: Done) {
+        let now = (self.clock)();
+        match done {
+            Done::Read(Ok(found)) => {
+                self.failure = None;
+                self.life.read(found, now);
+            }
+            Done::Read(Err(failure)) => {
+                self.life.read_failed(now);
+                self.fail(failure);
+            }
+            Done::Written { object, sent, put } => {
+                let outcome = match put {
+                    Put::Done(Tag(tag)) => {
+                        (self.failure, self.renewal) = (None, now.since(sent));
+                        SessionWrite::Done(tag)
+                    }
+                    Put::Conflict => SessionWrite::Conflict,
+                    Put::Failed(failure) => {
+                        let refused = failure.is_refused();
+                        self.fail(failure);
+                        if refused { SessionWrite::Refused } else { SessionWrite::Unknown }
+                    }
+                };
+                self.life.written(object, sent, outcome, now);
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.failure.as_ref() != Some(&failure) {
+            tracing::warn!(cluster = self.settings.cluster, "the session can't be kept: {}", failure.text());
+        }
+        self.failure = Some(failure);
+    }
+
+    fn ended(&mut self, end: SessionEnd, put: Put) {
+        let now = (self.clock)();
+        match put {
+            Put::Done(Tag(tag)) => {
+                self.others.ended(end, tag, now);
+                self.end_locks();
+                self.last_change = Some(now);
+            }
+            // Its owner has renewed it, or another cluster has ended it; or nobody knows. The next look shows that.
+            Put::Conflict | Put::Failed(_) => {
+                self.others.wait_again(&end.cluster, now + self.parameters().longest_request())
+            }
+        }
+        self.next_poll = now;
+    }
+
+    fn polled(&mut self, asked: u64, polled: Result<Polled, Failure>) {
+        let (now, shared) = ((self.clock)(), self.keys.shared().clone());
+        let before = shared.view().index();
+        let failed = match polled {
+            Ok(Polled { began, listed, keys, sessions }) => {
+                for (cluster, found) in sessions {
+                    let of = |(tag, object): &(ObjectTag, Option<SessionObject>)| {
+                        (Some(tag.clone()), object.as_ref().map(|object| object.id.clone()))
+                    };
+                    self.known.insert(cluster.clone(), found.as_ref().map_or((None, None), of));
+                    self.others.see(&cluster, found, now);
+                }
+                {
+                    let mut view = shared.view();
+                    for (key, object) in &keys {
+                        view.take(key, object, false, began);
+                    }
+                    view.retain(&listed, began);
+                }
+                self.end_locks();
+                None
+            }
+            Err(failure) => Some(failure),
+        };
+        let index = shared.view().index();
+        if index != before {
+            self.last_change = Some(now);
+        }
+        if failed.is_none() && self.reliable == Some(None) {
+            self.reliable = Some(Some(index));
+        }
+        shared.tell();
+        shared.answered.send_replace((asked, failed));
+        self.next_poll = if shared.asked() > asked { now } else { now + self.interval(now) };
+    }
+
+    /// Notes which sessions have ended, and which keys they held.
+    fn end_locks(&self) {
+        let shared = self.keys.shared();
+        let sessions: Vec<_> = shared.view().sessions().cloned().collect();
+        let over: std::collections::BTreeSet<_> =
+            sessions.into_iter().filter(|session| self.others.liveness(session) == Liveness::Over).collect();
+        shared.view().end(|session| over.contains(session));
+        shared.tell();
+        let others = self.others.clusters().filter(|(cluster, _)| *cluster != self.settings.cluster);
+        *shared.clusters.lock().unwrap_or_else(PoisonError::into_inner) =
+            others.map(|(cluster, live)| (cluster.to_owned(), live)).collect();
+    }
+
+    /// Returns the time to the next look: short while clusters hand locks over, or while a session may be late.
+    fn interval(&self, now: Instant) -> Duration {
+        let slow = self.parameters().renewal().max(self.settings.poll);
+        let lively = self.last_change.is_some_and(|last| now.since(last) < LIVELY);
+        let late = self.others.next_late().is_some_and(|late| late < now + self.settings.ttl / 2);
+        if lively || late { self.settings.poll } else { slow }
+    }
+
+    fn parameters(&self) -> SessionParameters {
+        SessionParameters { ttl: self.settings.ttl }
+    }
+
+    /// C15: does not renew the session while it holds a lock that may not be written.
+    fn refused(&mut self) {
+        let now = (self.clock)();
+        if let Some(refused) = self.refusals.drain().pop()
+            && self.denied.is_none()
+        {
+            let failure = Failure::Forbidden(format!("the lock {} may not be written", refused.key));
+            self.denied = Some(Denied { key: refused.key, failure, trial: None, due: now });
+        }
+    }
+
+    fn try_write(&mut self, now: Instant) -> Option<Instant> {
+        let denied = self.denied.as_mut().filter(|denied| denied.trial.is_none())?;
+        if denied.due <= now {
+            let (keys, key) = (self.keys.clone(), denied.key.clone());
+            denied.trial = Some(Box::pin(async move { keys.try_write(&key).await }));
+            return None;
+        }
+        Some(denied.due)
+    }
+
+    fn tried(&mut self, tried: Result<(), Failure>) {
+        let now = (self.clock)();
+        let Some(denied) = &mut self.denied else { return };
+        match tried {
+            Ok(()) => {
+                self.denied = None;
+                self.life.hold_off(false, now);
+            }
+            Err(failure) => {
+                (denied.trial, denied.due) = (None, now + TRIED_AGAIN);
+                if failure.is_forbidden() {
+                    denied.failure = failure;
+                    self.life.hold_off(true, now);
+                }
+            }
+        }
+    }
+
+    fn publish(&self, acts: bool) {
+        let now = (self.clock)();
+        let delivered = *self.keys.shared().delivered.borrow();
+        let reliable = self.reliable.flatten().is_some_and(|index| delivered >= index);
+        let validity = match self.life.validity(now) {
+            _ if !acts => LockValidity::Unknown,
+            LockValidity::Until(_) if !reliable => LockValidity::Unknown,
+            validity => validity,
+        };
+        let id =
+            self.life.id().filter(|_| acts).map(|id| {
+                name_of(&lictor_core::LockSession { cluster: self.settings.cluster.clone(), id: id.to_owned() })
+            });
+        let name_in_use = self.life.name_in_use();
+        let failure = name_in_use.map(|other| {
+            Failure::Refused(format!(
+                "another lictor has this class's url and clusterName {}: it renews the session {} of the installation {}, \
+                 so this one keeps none and elects no leader: give one of the two clusters a class with another \
+                 clusterName. If an installation that no longer exists left the session behind, wait for its TTL",
+                self.settings.cluster, other.id, other.installation
+            ))
+        });
+        let new = Sessions {
+            ids: vec![id],
+            validities: vec![validity],
+            validity,
+            name_in_use: name_in_use.is_some(),
+            failure: failure.or_else(|| self.failure.clone()),
+            denied: self.denied.as_ref().map(|denied| denied.failure.clone()),
+            renewal: self.renewal,
+        };
+        self.updates.send_if_modified(|known| {
+            let differs = *known != new;
+            *known = new;
+            differs
+        });
+    }
+
+    /// Ends the session, so that other clusters can take its locks at once.
+    async fn leave(mut self) {
+        let limit = self.parameters().longest_request();
+        let ends = async {
+            loop {
+                self.life.suspect((self.clock)());
+                let Ok(found) = self.keys.shared().session(&self.settings.cluster).await else { return };
+                self.life.read(found, (self.clock)());
+                let Some((tag, object)) = self.life.end() else { return };
+                if put(self.keys.shared(), &self.settings.cluster, Some(tag), &object).await != Put::Conflict {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(limit, ends).await;
+    }
+}
+
+async fn put(shared: &Shared, cluster: &str, expected: Option<ObjectTag>, object: &SessionObject) -> Put {
+    let content = match serde_json::to_vec(object) {
+        Ok(content) => content,
+        Err(error) => return Put::Failed(Failure::Refused(error.to_string())),
+    };
+    shared.objects.put(&of_session(cluster), expected.map(Tag).as_ref(), content).await
+}

@@ -1,0 +1,160 @@
+//! What a process knows of the keys in a store of objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lictor_core::{LockSession, Version};
+use lictor_objects::{Object, Tag};
+
+use super::content::{KeyObject, name_of};
+use crate::Entry;
+
+/// The keys, as last read or written.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// A number that rises with each change, and is higher than all versions of keys.
+    index: u64,
+    /// The index of the last time that the store was seen to be put back to an earlier state.
+    rewound: u64,
+    /// The number of this process's reads and writes.
+    now: u64,
+    keys: BTreeMap<String, Sight>,
+}
+
+/// A key's object.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    pub(super) tag: Tag,
+    /// The content, or what somebody else has written there.
+    pub(super) content: Result<KeyObject, Vec<u8>>,
+    /// Whether the session that holds the key has ended. It never comes back.
+    over: bool,
+    /// The version that is told. It is twice the object's own, and one more once its session has ended, because that changes no object.
+    version: u64,
+    /// When this was taken, by [`View::now`].
+    taken: u64,
+}
+
+impl Sight {
+    /// Returns the session that holds the key.
+    pub(super) fn holder(&self) -> Option<&LockSession> {
+        self.content.as_ref().ok()?.session.as_ref().filter(|_| !self.over)
+    }
+
+    pub(super) fn version(&self) -> Version {
+        Version(self.version)
+    }
+
+    /// Whether the key was deleted.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.content.as_ref().is_ok_and(|object| object.value.is_none())
+    }
+
+    fn entry(&self, key: &str) -> Option<Entry> {
+        let (value, created, is_lock) = match &self.content {
+            Ok(object) => (serde_json::to_vec(object.value.as_ref()?).ok()?, object.created, true),
+            Err(other) => (other.clone(), 0, false),
+        };
+        let session = self.holder().map(name_of);
+        Some(Entry { key: key.to_owned(), value, is_lock, session, created, version: self.version() })
+    }
+}
+
+impl View {
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Returns whether the store was seen to be put back after one index and up to another.
+    pub(super) fn is_rewound(&self, after: u64, until: u64) -> bool {
+        self.rewound > after && self.rewound <= until
+    }
+
+    /// Returns the moment to compare with before a request is sent.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Sight> {
+        self.keys.get(key)
+    }
+
+    pub(super) fn tags(&self) -> BTreeMap<String, Tag> {
+        self.keys.iter().map(|(key, sight)| (key.clone(), sight.tag.clone())).collect()
+    }
+
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &LockSession> {
+        self.keys.values().filter_map(|sight| sight.content.as_ref().ok()?.session.as_ref())
+    }
+
+    /// Returns the version of the next write: higher than every version and index that this process has told.
+    pub(super) fn next_version(&self) -> u64 {
+        self.index / 2 + 1
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<Entry> {
+        self.keys.get(key)?.entry(key)
+    }
+
+    /// Returns the keys that exist, in order.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.keys.iter().filter_map(|(key, sight)| sight.entry(key)).collect()
+    }
+
+    /// Takes the object of a key from the answer to a request that began at this moment. An answer that is older than what is known is
+    /// left out.
+    pub(super) fn take(&mut self, key: &str, object: &Object, over: bool, began: u64) {
+        let content: Result<KeyObject, _> = serde_json::from_slice(&object.content).map_err(|_| object.content.clone());
+        let own = |content: &Result<KeyObject, Vec<u8>>| content.as_ref().ok().map(|object| object.version);
+        let before = self.keys.get(key);
+        if before.is_some_and(|before| {
+            before.tag == object.tag || (before.taken > began && own(&content) <= own(&before.content))
+        }) {
+            return;
+        }
+        let plain = own(&content).map(|version| version.saturating_mul(2).saturating_add(u64::from(over)));
+        let lower = before.and_then(|before| own(&before.content)).zip(own(&content)).is_some_and(|(a, b)| b < a);
+        let version = match (plain, before) {
+            (Some(plain), _) if lower => plain,
+            // A person has edited the object and kept its version.
+            (Some(plain), Some(before)) => plain.max(before.version + 1),
+            (Some(plain), None) => plain,
+            (None, before) => before.map_or(self.index + 1, |before| before.version + 1),
+        };
+        self.now += 1;
+        let sight = Sight { tag: object.tag.clone(), content, over, version, taken: self.now };
+        self.keys.insert(key.to_owned(), sight);
+        self.changed();
+        if lower {
+            self.rewound = self.index;
+        }
+    }
+
+    /// Forgets the keys that a listing, which began at this moment, does not have.
+    pub(super) fn retain(&mut self, listed: &BTreeSet<String>, began: u64) {
+        let before = self.keys.len();
+        self.keys.retain(|key, sight| listed.contains(key) || sight.taken > began);
+        if self.keys.len() != before {
+            self.changed();
+        }
+    }
+
+    /// Notes which of the sessions that hold keys have ended.
+    pub(super) fn end(&mut self, over: impl Fn(&LockSession) -> bool) {
+        let mut changed = false;
+        for sight in self.keys.values_mut().filter(|sight| !sight.over) {
+            if sight.content.as_ref().ok().and_then(|object| object.session.as_ref()).is_some_and(&over) {
+                (sight.over, sight.version) = (true, sight.version + 1);
+                changed = true;
+            }
+        }
+        if changed {
+            self.changed();
+        }
+    }
+
+    fn changed(&mut self) {
+        let highest = self.keys.values().map(|sight| sight.version).max().unwrap_or_default();
+        self.index = (self.index + 1).max(highest + 1);
+    }
+}

@@ -1,0 +1,252 @@
+//! The store of a class that keeps its locks in a bucket.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lictor_api::{BucketClass, BucketCluster, BucketStatus, ElectionClassStatus, SharedClass};
+use lictor_core::{Failure, SessionParameters, StoreId, Uid};
+use lictor_locks::consul::{Role, Sessions};
+use lictor_locks::objects::{ObjectKeeper, ObjectKeys, ObjectSettings, TRIAL};
+use lictor_objects::{Bucket, BucketSettings, Credentials, Objects, Trial, honours_conditions};
+use lictor_process::{monotonic, spawn};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::class_store::{ClassStore, Context, News, Secrets, Trouble, forward};
+use crate::store::{LockStore, ObjectParameters};
+
+/// How a bucket is reached.
+pub type Open = Arc<dyn Fn(&BucketSettings) -> Result<Arc<dyn Objects>, String> + Send + Sync>;
+
+/// Reaches a bucket by the protocol of its service.
+pub(super) fn open(settings: &BucketSettings) -> Result<Arc<dyn Objects>, String> {
+    Ok(Arc::new(Bucket::new(settings).map_err(|error| error.to_string())?))
+}
+
+/// The store of a class in a bucket.
+pub(crate) struct InBucket {
+    id: StoreId,
+    context: Context,
+    open: Open,
+    store: Option<Store>,
+}
+
+/// A running store.
+struct Store {
+    made: Made,
+    objects: Arc<dyn Objects>,
+    keys: ObjectKeys,
+    sessions: watch::Receiver<Sessions>,
+    /// The obstacle to watching the locks; `None` if there is none.
+    watched: mpsc::UnboundedReceiver<Option<String>>,
+    forwarder: JoinHandle<()>,
+    keeper: JoinHandle<()>,
+    role: watch::Sender<Role>,
+}
+
+/// What a store is made from. It is made again when that changes.
+#[derive(Clone, PartialEq)]
+struct Made {
+    bucket: BucketSettings,
+    session: SessionParameters,
+    poll: std::time::Duration,
+}
+
+impl Drop for Store {
+    /// The session stays, because a successor finds it by the cluster's name.
+    fn drop(&mut self) {
+        self.forwarder.abort();
+        self.keeper.abort();
+    }
+}
+
+impl InBucket {
+    pub(crate) fn new(id: StoreId, context: Context, open: Open) -> Self {
+        Self { id, context, open, store: None }
+    }
+
+    /// Returns what the store of a class is made from; `None` until its Secret has been read.
+    fn made(&self, class: &BucketClass, secrets: &Secrets) -> Result<Option<Made>, Trouble> {
+        let credentials = match &class.secret {
+            None => Credentials::Ambient,
+            Some(id) => match secrets.get(id) {
+                None => return Ok(None),
+                Some(None) => {
+                    let message = format!("there is no Secret {id}: create it");
+                    return Err(Trouble { reason: "SecretMissing", message });
+                }
+                Some(Some(data)) => {
+                    let value = |key: &str| Some((key.to_owned(), data.get(key)?.to_vec()));
+                    Credentials::Given(data.keys().filter_map(value).collect::<BTreeMap<_, _>>())
+                }
+            },
+        };
+        let session = SessionParameters { ttl: class.ttl };
+        let bucket = BucketSettings {
+            // `object_store` knows this form of an address in Azure by another scheme.
+            url: match class.url.strip_prefix("az://") {
+                Some(rest) => format!("abfs://{rest}"),
+                None => class.url.clone(),
+            },
+            region: class.region.clone(),
+            endpoint: class.endpoint.clone(),
+            ca: None,
+            credentials,
+            timeout: self.context.timeout.min(session.longest_request()),
+        };
+        Ok(Some(Made { bucket, session, poll: class.poll }))
+    }
+
+    /// Makes the store, after a trial has shown that the bucket honours conditions.
+    async fn begin(
+        &mut self,
+        class: &BucketClass,
+        secrets: &Secrets,
+        installation: &Uid,
+        role: Role,
+    ) -> Result<bool, Trouble> {
+        let Some(made) = self.made(class, secrets)? else { return Ok(false) };
+        if self.store.as_ref().is_some_and(|store| store.made == made) {
+            return Ok(false);
+        }
+        let objects = (self.open)(&made.bucket).map_err(|error| Trouble::invalid_settings(&error))?;
+        honours_conditions(&*objects, TRIAL).await.map_err(|trial| match trial {
+            Trial::Ignored(message) => Trouble { reason: "ConditionsIgnored", message },
+            Trial::Failed(failure) => trouble(&failure),
+        })?;
+        self.store = None;
+        self.store = Some(Store::start(&self.id, class, made, objects, installation, role, &self.context));
+        Ok(true)
+    }
+
+    async fn news(&mut self) -> News {
+        let heard = match &mut self.store {
+            Some(store) => tokio::select! {
+                biased;
+                watched = store.watched.recv() => watched.map(News::Watched),
+                changed = store.sessions.changed() => changed.ok().map(|()| {
+                    News::Sessions(of_sessions(&store.sessions.borrow_and_update()), None)
+                }),
+            },
+            None => futures::future::pending().await,
+        };
+        // The store's tasks have ended.
+        heard.unwrap_or_else(|| {
+            self.store = None;
+            News::Ended
+        })
+    }
+}
+
+impl Store {
+    fn start(
+        id: &StoreId,
+        class: &BucketClass,
+        made: Made,
+        objects: Arc<dyn Objects>,
+        installation: &Uid,
+        role: Role,
+        context: &Context,
+    ) -> Self {
+        let installation: String = installation.0.chars().take(8).collect();
+        let settings = ObjectSettings {
+            cluster: class.cluster.clone(),
+            installation: installation.clone(),
+            writer: context.identity.clone(),
+            ttl: class.ttl,
+            poll: class.poll,
+        };
+        let (role, roles) = watch::channel(role);
+        let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
+        let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
+        let cluster = class.cluster.clone();
+        let parameters =
+            ObjectParameters { id: id.clone(), keys: keys.clone(), cluster, installation, suspicion, refusals };
+        let locks = parameters.store(sessions.clone());
+        let (heard, watched) = mpsc::unbounded_channel();
+        let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
+        context.stores.insert(id.clone(), Arc::new(locks));
+        tracing::info!(class = class.name, url = class.url, "keeping locks in a bucket");
+        let keeper = spawn(keeper.run(roles));
+        Self { made, objects, keys, sessions, watched, forwarder, keeper, role }
+    }
+}
+
+impl ClassStore for InBucket {
+    fn make<'a>(
+        &'a mut self,
+        class: &'a SharedClass,
+        secrets: &'a Secrets,
+        installation: &'a Uid,
+        role: Role,
+    ) -> BoxFuture<'a, Result<bool, Trouble>> {
+        async move {
+            match class.bucket() {
+                Some(class) => self.begin(class, secrets, installation, role).await,
+                None => Ok(false),
+            }
+        }
+        .boxed()
+    }
+
+    fn is_made(&self) -> bool {
+        self.store.is_some()
+    }
+
+    fn set_role(&self, role: Role) {
+        if let Some(store) = &self.store {
+            store.role.send_if_modified(|known| std::mem::replace(known, role) != role);
+        }
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, News> {
+        self.news().boxed()
+    }
+
+    fn check(&mut self) -> BoxFuture<'_, Option<Result<(), Trouble>>> {
+        async move {
+            let objects = self.store.as_ref()?.objects.clone();
+            Some(objects.get(TRIAL).await.map(drop).map_err(|failure| trouble(&failure)))
+        }
+        .boxed()
+    }
+
+    fn describe(&self, status: &mut ElectionClassStatus) {
+        let Some(store) = &self.store else { return };
+        let session = store.sessions.borrow().ids.iter().flatten().next().cloned();
+        let clusters = store.keys.clusters().into_iter().map(|(name, live)| BucketCluster { name, live }).collect();
+        status.bucket = Some(BucketStatus { session, clusters });
+    }
+
+    fn leave(mut self: Box<Self>, destroy: bool) -> BoxFuture<'static, ()> {
+        async move {
+            let Some(mut store) = self.store.take() else { return };
+            if destroy {
+                let _ = store.role.send(Role::Leave);
+                let _ = (&mut store.keeper).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+fn of_sessions(sessions: &Sessions) -> Option<Trouble> {
+    // C15.
+    if let Some(denied) = &sessions.denied {
+        let message = format!("{}; until then, this cluster gives up the locks that it holds", denied.text());
+        return Some(Trouble { reason: "Forbidden", message });
+    }
+    let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };
+    sessions.failure.as_ref().map(|failure| Trouble { reason, message: failure.text().to_owned() })
+}
+
+fn trouble(failure: &Failure) -> Trouble {
+    let reason = match failure {
+        Failure::Forbidden(_) => "Forbidden",
+        Failure::Unknown(_) => "NoAnswer",
+        Failure::Refused(_) | Failure::Rewritten(_) => "Refused",
+    };
+    Trouble { reason, message: failure.text().to_owned() }
+}

@@ -1,0 +1,4 @@
+//! Elections in a bucket, on real servers.
+
+mod across;
+mod contract;
