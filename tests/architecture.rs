@@ -840,7 +840,7 @@ fn ids_in(text: &str) -> BTreeSet<&str> {
     let comments = text.lines().filter(|line| line.trim_start().starts_with(['/', '#']));
     let words = comments.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric()));
     let is_id = |word: &&str| {
-        word.strip_prefix(['H', 'O', 'R', 'C', 'W', 'L', 'F', 'E', 'A', 'T'])
+        word.strip_prefix(['H', 'O', 'R', 'C', 'B', 'W', 'L', 'F', 'E', 'A', 'T'])
             .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
     };
     words.filter(is_id).collect()

@@ -76,13 +76,14 @@ pub struct BucketStore {
 )]
 pub struct BucketSessions {
     /// How long lictor may act after its last renewal of the session, in seconds, 5 to 86400. If lictor stops renewing,
-    /// other clusters take its locks over after up to twice this time and pollSeconds. Default: 15.
-    #[serde(default = "number::<15>")]
+    /// other clusters take its locks over after a third more than this time, and pollSeconds. A standby has to act before
+    /// that, so this should be more than one and a half times the operator's lease duration. Default: 30.
+    #[serde(default = "number::<30>")]
     #[schemars(range(min = 5, max = 86400))]
     pub ttl_seconds: u32,
 
-    /// How often lictor looks into the bucket for what other clusters have written, in seconds. At least 1, and at most
-    /// a third of ttlSeconds. The service charges each look as a request. Default: 1.
+    /// How often lictor looks into the bucket while clusters hand locks over or a session looks late, in seconds; at other
+    /// times it looks every third of ttlSeconds. At least 1, and at most a third of ttlSeconds. Default: 1.
     #[serde(default = "number::<1>")]
     #[schemars(range(min = 1, max = 28800))]
     pub poll_seconds: u32,
@@ -90,7 +91,7 @@ pub struct BucketSessions {
 
 impl Default for BucketSessions {
     fn default() -> Self {
-        Self { ttl_seconds: 15, poll_seconds: 1 }
+        Self { ttl_seconds: 30, poll_seconds: 1 }
     }
 }
 

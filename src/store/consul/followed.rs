@@ -4,26 +4,25 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use lictor_consul::{Entry, Error};
+use lictor_consul::{Client, Entry, Error};
 use lictor_core::{FollowedLock, Holder, LONGEST_IDENTITY, LockHolder, NotHeld, Record, Timestamp, Version};
 use lictor_locks::Content;
 use lictor_locks::consul::failure;
 use tokio::time::sleep;
 
-use super::keys::ConsulKeys;
-
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
-/// Follows one key.
-pub(super) fn follow(keys: &ConsulKeys, key: &str) -> BoxStream<'static, FollowedLock> {
-    let (keys, key) = (keys.clone(), key.to_owned());
-    let follower = Follower { keys, key, index: 0, known: 0, retry: None, named: None };
+/// Follows one key, by requests that wait so long for a change.
+pub(super) fn follow(client: &Client, key: &str, wait: Duration) -> BoxStream<'static, FollowedLock> {
+    let (client, key) = (client.clone(), key.to_owned());
+    let follower = Follower { client, wait, key, index: 0, known: 0, retry: None, named: None };
     unfold(follower, |mut follower| async move { Some((follower.next().await, follower)) }).boxed()
 }
 
 struct Follower {
-    keys: ConsulKeys,
+    client: Client,
+    wait: Duration,
     key: String,
     index: u64,
     /// The index as of which the key was last reported.
@@ -54,7 +53,7 @@ impl Follower {
     }
 
     async fn ask(&mut self) -> Result<FollowedLock, Error> {
-        let ConsulKeys { client, wait, .. } = self.keys.clone();
+        let (client, wait) = (self.client.clone(), self.wait);
         let (index, mut entry) = client.wait_key(&self.key, self.index, wait).await?;
         let at = |entry: &Option<Entry>, index| entry.as_ref().map_or(index, |entry| entry.modify_index);
         (self.index, self.known) = if at(&entry, index) < self.known {
@@ -141,9 +140,7 @@ mod tests {
         let asked = Arc::default();
         let transport = Arc::new(Answers(Mutex::new(answers), Arc::clone(&asked)));
         let client = Client::simulated(&Settings::new("http://consul"), transport).unwrap();
-        let (prefix, wait) = ("services/".into(), Duration::from_secs(10));
-        let keys = ConsulKeys { client, prefix, wait, suspicion: Arc::default() };
-        let told = follow(&keys, "a/.lock").take(times).collect().await;
+        let told = follow(&client, "a/.lock", Duration::from_secs(10)).take(times).collect().await;
         let asked = asked.lock().unwrap().clone();
         (told, asked)
     }

@@ -134,7 +134,7 @@ impl Keys for ConsulKeys {
     }
 
     fn follow(&self, name: &str) -> BoxStream<'static, FollowedLock> {
-        followed::follow(self, name)
+        followed::follow(&self.client, name, self.wait)
     }
 
     fn directory(&self) -> Option<&dyn Directory> {

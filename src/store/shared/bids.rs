@@ -6,7 +6,7 @@
 use lictor_core::{Bid, Failure, Key, PlacedBid, Record, RecordOutcome, Version};
 use lictor_locks::{Content, Entry, bid_key, find};
 
-use super::content::BidContent;
+use super::content::{BidContent, json};
 use super::keys::{Gift, Hold};
 use super::store::SharedStore;
 use crate::store::Owner;
@@ -65,8 +65,4 @@ impl SharedStore {
     fn holds(&self, lock: &Entry) -> bool {
         lock.session.as_ref().is_some_and(|session| self.own().contains(session))
     }
-}
-
-pub(super) fn json(content: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(content).map_err(|error| Failure::Refused(format!("a record can't be written as JSON: {error}")))
 }

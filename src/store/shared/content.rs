@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lictor_core::{Bid, DrainObligation, Key, PlacedBid, Rival, Stored, Term};
+use lictor_core::{Bid, DrainObligation, Failure, Key, PlacedBid, Rival, Stored, Term};
 use lictor_locks::{Content, Entry, Layout, bid_of};
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,11 @@ pub(super) fn remarks(entries: &[Entry]) -> BTreeMap<String, Vec<Remark>> {
         }
     }
     found
+}
+
+/// Returns the JSON of what is written under a key.
+pub(super) fn json(content: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(content).map_err(|error| Failure::Refused(format!("a record can't be written as JSON: {error}")))
 }
 
 /// Returns the key of a lock in a store without namespaces.

@@ -3,8 +3,7 @@
 use lictor_core::{Failure, Key, RecordOutcome, Term};
 use lictor_locks::bid_key;
 
-use super::bids::json;
-use super::content::BidContent;
+use super::content::{BidContent, json};
 use super::store::SharedStore;
 use crate::store::{Difference, Remark};
 

@@ -80,14 +80,14 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
+    use lictor_core::Version;
     use serde_json::json;
 
     use super::*;
 
-    fn entry(value: &str, flags: u64, session: Option<&str>, created: u64) -> Entry {
+    fn entry(value: &str, is_lock: bool, session: Option<&str>, created: u64) -> Entry {
         let (key, session) = ("p/web".to_owned(), session.map(str::to_owned));
-        let (value, lock_index, create_index, modify_index) = (value.into(), 0, created, created + 1);
-        Entry { key, value, flags, session, lock_index, create_index, modify_index }
+        Entry { key, value: value.into(), is_lock, session, created, version: Version(created + 1) }
     }
 
     fn record(session: Option<&str>) -> Entry {
@@ -96,7 +96,7 @@ mod tests {
             "scope": {"selector": {}, "leader": {}, "follower": {}},
             "drainObligation": {"windDownSeconds": 30, "ended": true},
         });
-        entry(&content.to_string(), LOCK_FLAGS, session, 7)
+        entry(&content.to_string(), true, session, 7)
     }
 
     /// What is known in the end of the last of these states of a key.
@@ -112,7 +112,7 @@ mod tests {
     /// C16.
     #[test]
     fn a_key_that_a_person_wrote_to_is_a_free_lock_and_one_that_was_made_anew_is_not() {
-        let edited = || Some(entry("mine", 0, None, 7));
+        let edited = || Some(entry("mine", false, None, 7));
         let known = known_after(&[Some(record(Some("far"))), edited()]).unwrap();
         let obligation = known.obligation().unwrap();
         assert_eq!(
@@ -120,14 +120,14 @@ mod tests {
             (30, false),
             "what it has done since is not known"
         );
-        let held = known_after(&[Some(record(Some("far"))), Some(entry("mine", 0, Some("far"), 7))]).unwrap();
+        let held = known_after(&[Some(record(Some("far"))), Some(entry("mine", false, Some("far"), 7))]).unwrap();
         assert!(held.obligation_of("far").is_some() && held.obligation_of("other").is_none());
         for others in [
             vec![edited()],
-            vec![Some(record(Some("far"))), Some(entry("mine", 0, None, 9))],
-            vec![Some(record(Some("far"))), None, Some(entry("mine", 0, None, 9))],
-            vec![Some(record(Some("own"))), None, Some(entry("mine", 0, None, 9))],
-            vec![Some(record(Some("far"))), Some(entry("mine", 0, Some("other"), 7)), edited()],
+            vec![Some(record(Some("far"))), Some(entry("mine", false, None, 9))],
+            vec![Some(record(Some("far"))), None, Some(entry("mine", false, None, 9))],
+            vec![Some(record(Some("own"))), None, Some(entry("mine", false, None, 9))],
+            vec![Some(record(Some("far"))), Some(entry("mine", false, Some("other"), 7)), edited()],
         ] {
             assert_eq!(known_after(&others), None, "{others:?}");
         }

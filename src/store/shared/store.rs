@@ -12,8 +12,7 @@ use lictor_locks::consul::{Refusals, Refused, Sessions};
 use lictor_locks::{Content, Entry, Layout, find};
 use tokio::sync::Notify;
 
-use super::bids::json;
-use super::content::Writer;
+use super::content::{Writer, json};
 use super::keys::{Hold, Keys};
 use super::listing::Listings;
 use super::seen::Seen;

@@ -47,7 +47,7 @@ pub struct CasSession {
     state: State,
     /// The ID of the last session of this cluster.
     last: Option<String>,
-    /// S1: when the last renewal of that session that succeeded was sent, and its TTL.
+    /// B1: when the last renewal of that session that succeeded was sent, and its TTL.
     renewed: Option<(Instant, Duration)>,
     /// A write whose outcome is unknown, and when it was sent.
     doubtful: Option<(SessionObject, Instant)>,
@@ -171,7 +171,7 @@ impl CasSession {
         }
     }
 
-    /// How long this cluster may rely on its session: S1, with C2's margin.
+    /// How long this cluster may rely on its session: B1, with C2's margin.
     pub fn validity(&self, now: Instant) -> LockValidity {
         match self.renewed {
             Some((sent, ttl)) if now < deadline(sent, ttl) => LockValidity::Until(deadline(sent, ttl)),

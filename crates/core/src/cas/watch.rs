@@ -42,7 +42,7 @@ struct Sight {
     tag: Option<ObjectTag>,
     /// The state, or `None` if there is no object, or if a person has written something else there.
     object: Option<SessionObject>,
-    /// S2: when this state was first seen.
+    /// B2: when this state was first seen.
     since: Instant,
     /// How long to wait for another state.
     ttl: Duration,
@@ -96,7 +96,7 @@ impl SessionWatch {
         }
     }
 
-    /// Whether the session that holds a lock has ended. S4: the session's object must have been read after the lock's.
+    /// Whether the session that holds a lock has ended. B4: the session's object must have been read after the lock's.
     pub fn liveness(&self, session: &LockSession) -> Liveness {
         match self.seen.get(&session.cluster) {
             None => Liveness::Unread,
@@ -105,7 +105,7 @@ impl SessionWatch {
         }
     }
 
-    /// S3: the sessions that nobody has renewed for the whole of their TTL. A cluster ends them before it takes their locks.
+    /// B3: the sessions that nobody has renewed for the whole of their TTL. A cluster ends them before it takes their locks.
     pub fn late(&self, now: Instant) -> Vec<SessionEnd> {
         let late = self.seen.iter().filter(|(_, sight)| self.ends(sight) && sight.late() <= now);
         late.map(|(cluster, sight)| SessionEnd {

@@ -35,13 +35,13 @@ pub enum Rule {
     SliceVersions,
     /// C2: what is held is relied on only up to a margin before its end; off: up to its end.
     Margin,
-    /// C1, S1: a lock validity counts from when a renewal was sent; off: from its answer.
+    /// C1, B1: a lock validity counts from when a renewal was sent; off: from its answer.
     FromSending,
-    /// S2: another cluster's session is ended after the whole of its TTL; off: after half of it.
+    /// B2: another cluster's session is ended after the whole of its TTL; off: after half of it.
     WholeTtl,
-    /// S3: a session is ended before its locks are taken; off: they are taken when it is late.
+    /// B3: a session is ended before its locks are taken; off: they are taken when it is late.
     EndsBeforeTaking,
-    /// S4: a lock's holder is judged by a session that was read after the lock; off: by one that was read at any time.
+    /// B4: a lock's holder is judged by a session that was read after the lock; off: by one that was read at any time.
     SessionAfterLock,
     /// C4, in the controller: nobody is promoted after the lock validity under which that was decided; off: whenever its turn comes.
     SentWhileValid,

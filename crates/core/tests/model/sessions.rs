@@ -1,4 +1,4 @@
-//! Two clusters with a session each in a store that only replaces an object if it has not changed, and one lock: the S rules. The real
+//! Two clusters with a session each in a store that only replaces an object if it has not changed, and one lock: the B rules. The real
 //! [`CasSession`] and [`SessionWatch`] decide.
 //!
 //! West's requests take effect at any moment after they were sent, also after it has given them up; so does what East does to West's session and

@@ -260,7 +260,7 @@ impl ObjectKeeper {
         }));
     }
 
-    /// S3: ends the session of another cluster.
+    /// B3: ends the session of another cluster.
     fn end_other(&mut self, end: SessionEnd) {
         tracing::info!(cluster = end.cluster, session = end.object.id, "ends a session that was not renewed in time");
         let (shared, limit) = (self.keys.shared().clone(), self.parameters().longest_request());

@@ -264,7 +264,7 @@ impl Shared {
         self.index.send_if_modified(|known| std::mem::replace(known, index) != index);
     }
 
-    /// S4: whether the session that a lock names has ended. The lock must have been read before.
+    /// B4: whether the session that a lock names has ended. The lock must have been read before.
     async fn is_over(&self, session: &LockSession) -> Result<bool, Failure> {
         let (_, object) = self.session(&session.cluster).await?.unwrap_or((String::new(), None));
         Ok(object.is_some_and(|object| object.ended || object.id != session.id))

@@ -1,4 +1,4 @@
-//! Locks in a store of objects, each of which can be replaced only if it has not changed: the S rules of docs/protocol.md.
+//! Locks in a store of objects, each of which can be replaced only if it has not changed: the B rules of docs/protocol.md.
 //!
 //! | object | what is in it |
 //! |---|---|

@@ -25,7 +25,7 @@ pub(super) struct Polled {
     pub(super) listed: BTreeSet<String>,
     /// The keys that have changed.
     pub(super) keys: Vec<(String, Object)>,
-    /// The sessions that have changed, and those of which the holder of a changed key may be a newer one. They were read after the keys (S4).
+    /// The sessions that have changed, and those of which the holder of a changed key may be a newer one. They were read after the keys (B4).
     pub(super) sessions: Vec<(String, Found)>,
 }
 

@@ -131,10 +131,10 @@ impl Shared for BucketClass {
         self.ttl
     }
 
-    /// The longest time until another cluster can have the lock after this one stops renewing. Object storage ends no session. The other
-    /// cluster does, once it has seen no renewal for the TTL, and a renewal that is on its way may count until the TTL is over.
+    /// The longest time until another cluster can have the lock after this one stops renewing: the other one sees the last renewal up to a
+    /// third of the TTL late, waits for the TTL, and then looks once more.
     fn expiry(&self) -> Duration {
-        self.ttl * 2 + self.poll
+        self.ttl * 4 / 3 + self.poll
     }
 
     fn release_after(&self) -> Option<Duration> {
@@ -180,14 +180,14 @@ mod tests {
             endpoint: None,
             secret: None,
             cluster: "west".into(),
-            ttl: Duration::from_secs(15),
+            ttl: Duration::from_secs(30),
             poll: Duration::from_secs(1),
             release_after: None,
             release_on_stop: false,
             prefix: "services/".into(),
         };
         assert_eq!(expected.place(), "the bucket s3://locks/lictor");
-        assert_eq!(expected.expiry(), Duration::from_secs(31));
+        assert_eq!(expected.expiry(), Duration::from_secs(41));
         assert_eq!(with(&json!({})), Ok(expected));
     }
 
