@@ -29,6 +29,7 @@ macro_rules! on_each_server {
 }
 
 mod faults;
+mod google;
 
 use std::collections::BTreeSet;
 
