@@ -29,6 +29,7 @@ macro_rules! on_each_server {
 }
 
 mod faults;
+mod google;
 
 use std::collections::BTreeSet;
 
@@ -42,7 +43,6 @@ on_each_server! {
     of_twenty_at_once_one_wins
     a_prefix_is_a_store_of_its_own
     names_come_back_as_they_are
-    a_listing_of_several_pages_is_whole
     conditions_are_honoured_for_many_at_once
 }
 
@@ -160,18 +160,17 @@ async fn names_come_back_as_they_are(server: &Buckets) {
     }
 }
 
-async fn a_listing_of_several_pages_is_whole(server: &Buckets) {
-    let bucket = under(&server.create("pages").await, "p");
-    let page = match server.kind() {
-        Kind::S3 => 1_000,
-        Kind::Azure => 5_000,
-    };
-    let given: Vec<String> = (0..page + 5).map(|number| format!("{number:04}")).collect();
+/// A page of S3 has 1,000 objects. Azure's has 5,000, which takes long to write.
+#[tokio::test]
+async fn a_listing_of_several_pages_is_whole() {
+    let bucket = under(&Buckets::shared(Kind::S3).create("pages").await, "p");
+    let given: Vec<String> = (0..1_005).map(|number| format!("{number:04}")).collect();
     let puts = given.iter().map(|name| async { done(put(&bucket, name, None, name).await) });
     let tags: Vec<Tag> = stream::iter(puts).buffered(16).collect().await;
     let listed = bucket.list().await.unwrap();
     let listed: Vec<(String, Tag)> = listed.into_iter().map(|listed| (listed.name, listed.tag)).collect();
-    assert_eq!(listed, given.into_iter().zip(tags).collect::<Vec<_>>());
+    assert_eq!(listed.len(), given.len());
+    assert!(listed.into_iter().eq(given.into_iter().zip(tags)), "in the order of names, each with its tag");
 }
 
 async fn conditions_are_honoured_for_many_at_once(server: &Buckets) {

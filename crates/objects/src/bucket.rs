@@ -1,7 +1,8 @@
 //! A bucket as a store of objects: S3, Google Cloud Storage, Azure Blob Storage, by the crate `object_store`.
 //!
 //! The tests run against real servers of the protocols of S3 and Azure. Of Google Cloud Storage, no server is at hand that takes what
-//! `object_store` sends, so unit tests alone check what is its own: a generation instead of an ETag, in listings too.
+//! `object_store` sends, so a server of a few lines stands for it, which shows only what is its own: a generation instead of an ETag, in
+//! listings too.
 
 mod failure;
 mod service;

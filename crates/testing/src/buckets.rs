@@ -53,11 +53,6 @@ impl Buckets {
         Self { kind, variables, _held: held }
     }
 
-    /// Returns the server's kind.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// Returns the server's address as a proxy needs it, for example `127.0.0.1:20000`.
     pub fn socket(&self) -> &str {
         self.variable("SOCKET")

@@ -158,7 +158,8 @@ fn google(settings: &BucketSettings) -> Result<object_store::Result<Arc<dyn Stor
     let mut builder = match &settings.credentials {
         Credentials::Ambient => GoogleCloudStorageBuilder::from_env(),
         Credentials::Given(secret) => {
-            let file = |key: &String| if key.ends_with(".json") { GOOGLE_KEYS.to_owned() } else { key.clone() };
+            let is_file = |key: &String| key.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
+            let file = |key: &String| if is_file(key) { GOOGLE_KEYS.to_owned() } else { key.clone() };
             let secret = secret.iter().map(|(key, value)| (file(key), value.clone())).collect();
             let keys = keys(&secret, GOOGLE_KEYS, |key| !matches!(key, GoogleConfigKey::Client(_)))?;
             let new = GoogleCloudStorageBuilder::new();
