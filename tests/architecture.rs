@@ -213,6 +213,8 @@ fn what_people_run_is_built_on_every_system() {
             "controller",
             "peers",
             "store::consul",
+            "store::objects",
+            "store::shared",
             "telemetry"
         ]
     );

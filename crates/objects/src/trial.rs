@@ -20,7 +20,7 @@ const ROUNDS: usize = 100;
 /// when another process writes at the same moment, so one conflict proves little.
 const TRIES: usize = 3;
 
-/// Shows that a store honours the conditions of writes: it replaces the object of this name, then tries to replace it by the tag
+/// B7: shows that a store honours the conditions of writes: it replaces the object of this name, then tries to replace it by the tag
 /// that it had before, and to create it. Several processes may do so at once with one name, which nothing else may use.
 ///
 /// # Errors
@@ -111,6 +111,7 @@ mod tests {
         assert_eq!(memory.list().await.unwrap().len(), 1);
     }
 
+    /// Shows B7.
     #[tokio::test]
     async fn a_store_that_ignores_conditions_is_found_out() {
         for (creations, replacements) in [(true, false), (false, true), (true, true)] {

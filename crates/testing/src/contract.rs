@@ -178,6 +178,7 @@ pub async fn a_record_is_deleted_only_at_its_version(world: &impl World) {
     assert_eq!(lock.write(Some(second), 3, Some("c")).await, RecordOutcome::Conflict, "what is gone can't be replaced");
 }
 
+/// B5.
 pub async fn versions_rise_over_deletions(world: &impl World) {
     let lock = Lock::new(world, "web");
     let mut last = Version(0);
@@ -249,7 +250,7 @@ fn shared(store: &dyn LockStore) -> &dyn SharedLocks {
     store.shared().expect("clusters share it")
 }
 
-/// Shows C11.
+/// Shows C11, and B6.
 pub async fn a_lock_is_handed_to_another_cluster_in_one_transaction(world: &impl World) {
     let (lock, store) = (Lock::new(world, "web"), world.store());
     let held = version(&lock.write(None, 1, None).await);

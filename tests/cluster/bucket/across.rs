@@ -89,6 +89,7 @@ async fn the_other_cluster_leads_when_this_one_has_no_candidate_left() {
     assert_eq!(kept_their_promises(&[&west, &east]).await, 2);
 }
 
+/// Shows B3.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_is_killed_loses_the_lock_to_the_other_cluster() {
     let (_link, west, east) = clusters("bucket-killed").await;
@@ -119,6 +120,7 @@ async fn cut(test: &str, disturbance: Option<(Stream, Disturbance)>) {
     assert_eq!(kept_their_promises(&[&west, &east]).await, 2);
 }
 
+/// Shows B3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_cut_off_gives_its_leader_up_before_another_one_leads() {
     tokio::join!(

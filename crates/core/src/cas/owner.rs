@@ -124,6 +124,7 @@ impl CasSession {
         if now < due { CasCommand::Wait(due) } else { command }
     }
 
+    /// B5: makes a session with an ID that no other one ever had.
     fn make(&self, expected: Option<ObjectTag>) -> CasCommand {
         let object = SessionObject {
             id: format!("{}.{}", self.writer, self.made),

@@ -384,6 +384,7 @@ impl Told for Sessions {
     }
 }
 
+/// Shows B1 to B4.
 #[test]
 fn a_session_is_ended_by_another_cluster() {
     prove("sessions", Sessions::new(6, 0), &[Counted::Expired, Counted::TakenOver]);
@@ -396,6 +397,7 @@ fn prove_a_session_that_is_ended_while_an_answer_is_lost() {
     prove("sessions", Sessions::new(7, 0), &[Counted::Expired, Counted::TakenOver]);
 }
 
+/// Shows that B1 to B4 are needed: B2, B3, B4.
 #[test]
 fn each_rule_of_sessions_is_needed() {
     for rule in [Rule::FromSending, Rule::WholeTtl, Rule::EndsBeforeTaking, Rule::SessionAfterLock] {

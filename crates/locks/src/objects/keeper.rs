@@ -156,7 +156,7 @@ impl ObjectKeeper {
 
     fn begin_to_act(&mut self) {
         let now = (self.clock)();
-        // What was read while another replica acted may be old.
+        // B6: what was read while another replica acted may be old.
         self.reliable = Some(None);
         self.next_poll = now;
         self.life.put_down(now);

@@ -87,7 +87,7 @@ impl View {
         self.keys.values().filter_map(|sight| sight.content.as_ref().ok()?.session.as_ref())
     }
 
-    /// Returns the version of the next write: higher than every version and index that this process has told.
+    /// B5: returns the version of the next write: higher than every version and index that this process has told.
     pub(super) fn next_version(&self) -> u64 {
         self.index / 2 + 1
     }
