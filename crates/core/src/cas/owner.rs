@@ -56,8 +56,11 @@ pub struct CasSession {
     suspected: bool,
     /// C15: the session is not renewed, because its owner may not write the locks that it holds.
     held_off: bool,
-    /// The number of sessions that this process has made.
+    /// A number that no two writes have that may be mistaken for each other: it rises with each new session, and with each write whose
+    /// outcome stays unknown.
     made: u64,
+    /// Until when this cluster could rely on the last session of all that were lost.
+    relied: Instant,
     backoff: Backoff,
     /// The earliest moment of the next request.
     not_before: Instant,
@@ -97,6 +100,7 @@ impl CasSession {
             suspected: false,
             held_off: false,
             made: 0,
+            relied: Instant::default(),
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
         }
@@ -106,7 +110,8 @@ impl CasSession {
     pub fn next(&self, now: Instant) -> CasCommand {
         let (due, command) = match &self.state {
             State::Unread => (self.not_before, CasCommand::Read),
-            State::Absent => (self.not_before, self.make(None)),
+            // A person has deleted the object. The others wait for the whole TTL, unless a new session shows them that the last one is over.
+            State::Absent => (self.not_before.max(self.relied), self.make(None)),
             // Its owner renews it, or the watch ends it.
             State::Read(_, Some(object)) if !object.ended && object.installation != self.installation => {
                 (self.not_before, CasCommand::Read)
@@ -119,6 +124,7 @@ impl CasSession {
                 });
                 (due, CasCommand::Write { expected: Some(tag.clone()), object: self.renewal(object) })
             }
+            State::Read(tag, None) => (self.not_before.max(self.relied), self.make(Some(tag.clone()))),
             State::Read(tag, _) => (self.not_before, self.make(Some(tag.clone()))),
         };
         if now < due { CasCommand::Wait(due) } else { command }
@@ -127,9 +133,9 @@ impl CasSession {
     /// B5: makes a session with an ID that no other one ever had.
     fn make(&self, expected: Option<ObjectTag>) -> CasCommand {
         let object = SessionObject {
-            id: format!("{}.{}", self.writer, self.made),
+            id: self.name(),
             installation: self.installation.clone(),
-            writer: self.writer.clone(),
+            writer: self.name(),
             renewals: 0,
             ttl_milliseconds: self.ttl(),
             ended: false,
@@ -139,11 +145,16 @@ impl CasSession {
 
     fn renewal(&self, object: &SessionObject) -> SessionObject {
         SessionObject {
-            writer: self.writer.clone(),
+            writer: self.name(),
             renewals: object.renewals.wrapping_add(1),
             ttl_milliseconds: self.ttl(),
             ..object.clone()
         }
+    }
+
+    /// The name of this process, and of its writes until one of them stays unknown. S5: the next session has it as its ID.
+    fn name(&self) -> String {
+        format!("{}.{}", self.writer, self.made)
     }
 
     fn ttl(&self) -> u64 {
@@ -257,7 +268,7 @@ impl CasSession {
             // C8: nothing more is written until the object was read. If only the answers are lost, renewals would keep the locks from
             // every cluster, and not help their owner.
             SessionWrite::Unknown => {
-                self.made += u64::from(object.renewals == 0);
+                self.made += 1;
                 self.doubtful = Some((object, sent));
                 self.state = State::Unread;
                 self.failed(now);
@@ -267,12 +278,17 @@ impl CasSession {
 
     /// Another replica looks after the session from now on.
     pub fn put_down(&mut self, now: Instant) {
+        // A write may be under way.
+        self.made += 1;
         (self.state, self.renewed, self.doubtful) = (State::Unread, None, None);
         (self.without, self.held_off) = (LockValidity::Unknown, false);
         self.succeeded(now);
     }
 
     fn lost(&mut self) {
+        if let Some((sent, ttl)) = self.renewed {
+            self.relied = deadline(sent, ttl);
+        }
         self.without = if self.last.is_some() { LockValidity::Ended } else { LockValidity::Lapsed };
         self.renewed = None;
     }
@@ -296,4 +312,187 @@ impl CasSession {
 
 fn deadline(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl - SessionParameters { ttl }.margin()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(15);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn life() -> CasSession {
+        CasSession::with_seed(0, "here", "w", SessionParameters { ttl: TTL })
+    }
+
+    /// The write that is due.
+    fn due(life: &CasSession, now: Instant) -> (Option<ObjectTag>, SessionObject) {
+        let CasCommand::Write { expected, object } = life.next(now) else { panic!("{:?}", life.next(now)) };
+        (expected, object)
+    }
+
+    /// Lets the write that is due end like this.
+    fn write(life: &mut CasSession, sent: u64, answered: u64, outcome: SessionWrite) -> SessionObject {
+        let (_, object) = due(life, at(sent));
+        life.written(object.clone(), at(sent), outcome, at(answered));
+        object
+    }
+
+    fn done(tag: &str) -> SessionWrite {
+        SessionWrite::Done(tag.into())
+    }
+
+    /// A session that was made at second 0.
+    fn made() -> (CasSession, SessionObject) {
+        let mut life = life();
+        life.read(None, at(0));
+        let object = write(&mut life, 0, 0, done("1"));
+        (life, object)
+    }
+
+    #[test]
+    fn a_session_is_made_and_renewed_and_counts_from_the_sending() {
+        let mut life = life();
+        assert_eq!((life.next(at(0)), life.validity(at(0))), (CasCommand::Read, LockValidity::Unknown));
+        life.read(None, at(0));
+        assert_eq!(life.validity(at(0)), LockValidity::Lapsed, "there is none");
+        let first = write(&mut life, 1, 3, done("1"));
+        assert_eq!((first.renewals, first.ended, life.id()), (0, false, Some(first.id.as_str())));
+        assert_eq!(life.validity(at(3)), LockValidity::Until(at(13)));
+        assert_eq!(life.next(at(3)), CasCommand::Wait(at(6)));
+        let (expected, renewal) = due(&life, at(6));
+        assert_eq!((expected.as_deref(), renewal.renewals, &renewal.id), (Some("1"), 1, &first.id));
+        write(&mut life, 6, 7, done("2"));
+        assert_eq!(life.validity(at(17)), LockValidity::Until(at(18)));
+        assert_eq!(life.validity(at(18)), LockValidity::Lapsed);
+    }
+
+    #[test]
+    fn a_write_whose_outcome_is_unknown_counts_only_if_it_is_found_done() {
+        for done in [false, true] {
+            let (mut life, first) = made();
+            let renewal = write(&mut life, 6, 9, SessionWrite::Unknown);
+            assert_eq!(life.validity(at(9)), LockValidity::Until(at(12)));
+            assert_eq!(life.next(at(10)), CasCommand::Read, "nothing is written before that");
+            let found = if done { ("2".into(), Some(renewal)) } else { ("1".into(), Some(first)) };
+            life.read(Some(found), at(10));
+            let until = if done { at(18) } else { at(12) };
+            assert_eq!(life.validity(at(10)), LockValidity::Until(until), "{done}");
+        }
+    }
+
+    /// The others count from the first of the two.
+    #[test]
+    fn a_write_that_arrives_late_is_not_taken_for_a_later_one() {
+        let (mut life, first) = made();
+        let late = write(&mut life, 6, 9, SessionWrite::Unknown);
+        life.read(Some(("1".into(), Some(first))), at(10));
+        // The first one arrives. The second one conflicts with it, and that answer is lost.
+        write(&mut life, 11, 14, SessionWrite::Unknown);
+        life.read(Some(("2".into(), Some(late))), at(14));
+        assert_eq!(life.validity(at(14)), LockValidity::Lapsed);
+    }
+
+    /// S5.
+    #[test]
+    fn no_id_is_used_again() {
+        let mut life = life();
+        life.read(None, at(0));
+        let (_, under_way) = due(&life, at(0));
+        life.put_down(at(1));
+        // It arrived, another replica renewed it, and another cluster ended it.
+        life.read(Some(("3".into(), Some(under_way.ended_by("far")))), at(30));
+        let second = write(&mut life, 30, 31, SessionWrite::Unknown);
+        life.read(Some(("5".into(), Some(second.ended_by("far")))), at(60));
+        let (_, third) = due(&life, at(60));
+        assert!(under_way.id != second.id && second.id != third.id && under_way.id != third.id, "{third:?}");
+    }
+
+    #[test]
+    fn a_session_that_others_have_ended_is_followed_by_another() {
+        let (mut life, first) = made();
+        assert_eq!(life.end(), Some(("1".into(), first.ended_by("w"))));
+        life.suspect(at(1));
+        assert_eq!(life.next(at(1)), CasCommand::Read);
+        life.read(Some(("2".into(), Some(first.ended_by("far")))), at(1));
+        assert_eq!((life.validity(at(1)), life.id(), life.end()), (LockValidity::Ended, None, None));
+        let (expected, next) = due(&life, at(1));
+        assert_eq!(expected.as_deref(), Some("2"));
+        assert_ne!(next.id, first.id);
+    }
+
+    /// A new session would show the others at once that the last one is over.
+    #[test]
+    fn a_session_whose_object_a_person_destroyed_is_made_anew_when_nobody_relies_on_it() {
+        for found in [None, Some(("2".to_owned(), None))] {
+            let (mut life, _) = made();
+            for seconds in [1, 2] {
+                life.suspect(at(seconds));
+                life.read(found.clone(), at(seconds));
+                assert_eq!(life.validity(at(seconds)), LockValidity::Ended);
+                assert_eq!(life.next(at(seconds)), CasCommand::Wait(at(12)), "{found:?}");
+            }
+            assert_eq!(due(&life, at(12)).0, found.map(|(tag, _)| tag));
+        }
+    }
+
+    #[test]
+    fn another_replica_goes_on_with_the_session_and_relies_on_it_once_it_has_renewed_it() {
+        let (_, first) = made();
+        let mut other = CasSession::with_seed(0, "here", "v", SessionParameters { ttl: TTL });
+        other.read(Some(("1".into(), Some(first.clone()))), at(5));
+        assert_eq!((other.validity(at(5)), other.id()), (LockValidity::Unknown, Some(first.id.as_str())));
+        let renewal = write(&mut other, 5, 6, done("2"));
+        assert_eq!((&renewal.id, other.validity(at(6))), (&first.id, LockValidity::Until(at(17))));
+        other.put_down(at(7));
+        assert_eq!(other.validity(at(7)), LockValidity::Unknown);
+    }
+
+    /// C14.
+    #[test]
+    fn a_session_of_another_installation_is_left_alone() {
+        let (mut life, first) = made();
+        let theirs = SessionObject { installation: "there".into(), id: "x.0".into(), ..first };
+        life.suspect(at(1));
+        life.read(Some(("2".into(), Some(theirs.clone()))), at(1));
+        assert_eq!((life.name_in_use(), life.id(), life.end()), (Some(&theirs), None, None));
+        assert_eq!(life.next(at(1)), CasCommand::Wait(at(6)));
+        assert_eq!(life.next(at(6)), CasCommand::Read);
+        life.read(Some(("3".into(), Some(theirs.ended_by("far")))), at(6));
+        assert_eq!(due(&life, at(6)).0.as_deref(), Some("3"));
+    }
+
+    /// C15.
+    #[test]
+    fn a_session_that_is_held_off_is_not_renewed() {
+        let (mut life, first) = made();
+        life.hold_off(true, at(1));
+        assert_eq!(life.next(at(6)), CasCommand::Read);
+        life.read(Some(("1".into(), Some(first))), at(6));
+        assert_eq!(life.next(at(6)), CasCommand::Wait(at(11)));
+        assert_eq!(life.validity(at(12)), LockValidity::Lapsed);
+        life.hold_off(false, at(8));
+        assert_eq!(due(&life, at(8)).0.as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn attempts_are_repeated_sooner_while_they_can_still_be_in_time() {
+        let (mut life, _) = made();
+        let wait = |life: &CasSession, now| match life.next(at(now)) {
+            CasCommand::Wait(until) => until.since(at(now)),
+            command => panic!("{command:?}"),
+        };
+        for _ in 0..8 {
+            write(&mut life, 10, 10, SessionWrite::Refused);
+            life.not_before = at(10);
+        }
+        write(&mut life, 10, 10, SessionWrite::Refused);
+        assert_eq!(wait(&life, 10), Duration::from_secs(1));
+        life.not_before = at(20);
+        write(&mut life, 20, 20, SessionWrite::Refused);
+        assert_eq!(wait(&life, 20), CasSession::LONGEST_RETRY);
+    }
 }

@@ -31,6 +31,7 @@ pub struct SessionEnd {
 /// The sessions of the other clusters, as last read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionWatch {
+    cluster: String,
     installation: String,
     writer: String,
     ttl: Duration,
@@ -62,9 +63,10 @@ impl Sight {
 }
 
 impl SessionWatch {
-    /// Creates the watch of a process, whose own sessions have this TTL.
-    pub fn new(installation: &str, writer: &str, ttl: Duration) -> Self {
-        Self { installation: installation.to_owned(), writer: writer.to_owned(), ttl, seen: BTreeMap::new() }
+    /// Creates the watch of a process of a cluster, whose own sessions have this TTL.
+    pub fn new(cluster: &str, installation: &str, writer: &str, ttl: Duration) -> Self {
+        let (cluster, installation) = (cluster.to_owned(), installation.to_owned());
+        Self { cluster, installation, writer: writer.to_owned(), ttl, seen: BTreeMap::new() }
     }
 
     /// Takes the object of a cluster's session as it was read. The answer has come by `now`, so the state is at least as old as that. Reads have
@@ -107,7 +109,7 @@ impl SessionWatch {
 
     /// B3: the sessions that nobody has renewed for the whole of their TTL. A cluster ends them before it takes their locks.
     pub fn late(&self, now: Instant) -> Vec<SessionEnd> {
-        let late = self.seen.iter().filter(|(_, sight)| self.ends(sight) && sight.late() <= now);
+        let late = self.seen.iter().filter(|(cluster, sight)| self.ends(cluster, sight) && sight.late() <= now);
         late.map(|(cluster, sight)| SessionEnd {
             cluster: cluster.clone(),
             expected: sight.tag.clone(),
@@ -128,7 +130,7 @@ impl SessionWatch {
 
     /// When the next session is late.
     pub fn next_late(&self) -> Option<Instant> {
-        self.seen.values().filter(|sight| self.ends(sight)).map(Sight::late).min()
+        self.seen.iter().filter(|(cluster, sight)| self.ends(cluster, sight)).map(|(_, sight)| sight.late()).min()
     }
 
     /// The clusters whose sessions were seen, in order, and whether each session may still be relied on.
@@ -136,8 +138,105 @@ impl SessionWatch {
         self.seen.iter().map(|(cluster, sight)| (cluster.as_str(), !sight.has_ended()))
     }
 
-    fn ends(&self, sight: &Sight) -> bool {
-        let own = sight.object.as_ref().is_some_and(|object| object.installation == self.installation);
-        !own && !sight.has_ended()
+    /// Whether this process ends the session once it is late: it renews its own. One installation may have several clusters' names.
+    fn ends(&self, cluster: &str, sight: &Sight) -> bool {
+        let same = sight.object.as_ref().is_some_and(|object| object.installation == self.installation);
+        !(same && cluster == self.cluster) && !sight.has_ended()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(15);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::after_origin(Duration::from_secs(seconds))
+    }
+
+    fn watch() -> SessionWatch {
+        SessionWatch::new("here", "h", "w", TTL)
+    }
+
+    fn object(installation: &str, id: &str, ttl: u64) -> SessionObject {
+        let (id, installation, writer) = (id.to_owned(), installation.to_owned(), "x".to_owned());
+        SessionObject { id, installation, writer, renewals: 1, ttl_milliseconds: ttl * 1000, ended: false }
+    }
+
+    fn found(tag: &str, object: SessionObject) -> Option<(ObjectTag, Option<SessionObject>)> {
+        Some((tag.to_owned(), Some(object)))
+    }
+
+    fn holder(id: &str) -> LockSession {
+        LockSession { cluster: "there".into(), id: id.into() }
+    }
+
+    /// S2: the longer one of the two TTLs counts, from when a state was first seen.
+    #[test]
+    fn a_session_is_ended_when_no_other_state_was_seen_for_the_whole_ttl() {
+        for (theirs, late) in [(5, 16), (15, 16), (60, 61)] {
+            let mut watch = watch();
+            watch.see("there", found("1", object("t", "a", theirs)), at(1));
+            watch.see("there", found("1", object("t", "a", theirs)), at(9));
+            assert_eq!(watch.next_late(), Some(at(late)), "{theirs}");
+            assert_eq!(watch.late(at(late - 1)), []);
+            let [end] = &watch.late(at(late))[..] else { panic!("it is late") };
+            assert_eq!((end.cluster.as_str(), end.expected.as_deref()), ("there", Some("1")));
+            assert!(end.object.ended && end.object.id == "a", "{end:?}");
+            watch.see("there", found("2", object("t", "a", theirs)), at(late));
+            assert_eq!(watch.late(at(late)), [], "it was renewed");
+        }
+    }
+
+    #[test]
+    fn each_process_renews_its_own_session_and_ends_all_others() {
+        for (cluster, installation, ends) in
+            [("here", "h", false), ("here", "t", true), ("there", "t", true), ("there", "h", true)]
+        {
+            let mut watch = watch();
+            watch.see(cluster, found("1", object(installation, "a", 15)), at(0));
+            assert_eq!(watch.late(at(15)).len(), usize::from(ends), "{cluster} {installation}");
+            assert_eq!(watch.next_late().is_some(), ends, "{cluster} {installation}");
+        }
+    }
+
+    #[test]
+    fn the_session_that_a_person_destroyed_is_ended_by_the_ttl_that_its_owner_had() {
+        for destroyed in [None, Some(("2".to_owned(), None))] {
+            let mut watch = watch();
+            watch.see("there", found("1", object("t", "a", 60)), at(0));
+            watch.see("there", destroyed.clone(), at(1));
+            assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
+            assert_eq!((watch.late(at(60)), watch.next_late()), (vec![], Some(at(61))));
+            let end = watch.late(at(61)).remove(0);
+            assert_eq!(end.expected, destroyed.map(|(tag, _)| tag));
+            watch.ended(end, "3".into(), at(62));
+            assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+        }
+    }
+
+    #[test]
+    fn a_holder_is_judged_by_the_session_of_its_cluster() {
+        let mut watch = watch();
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Unread);
+        watch.see("there", found("1", object("t", "a", 15)), at(0));
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
+        assert_eq!(watch.liveness(&holder("before")), Liveness::Over);
+        watch.see("there", found("2", object("t", "a", 15).ended_by("y")), at(1));
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+        assert_eq!(watch.clusters().collect::<Vec<_>>(), [("there", false)]);
+    }
+
+    #[test]
+    fn the_answer_to_an_end_replaces_no_later_state_and_an_attempt_is_not_repeated_at_once() {
+        let mut watch = watch();
+        watch.see("there", found("1", object("t", "a", 15)), at(0));
+        let end = watch.late(at(15)).remove(0);
+        watch.wait_again("there", at(18));
+        assert_eq!((watch.late(at(17)).len(), watch.late(at(18)).len()), (0, 1));
+        watch.see("there", found("3", object("t", "b", 15)), at(19));
+        watch.ended(end, "2".into(), at(20));
+        assert_eq!(watch.liveness(&holder("b")), Liveness::Live);
     }
 }

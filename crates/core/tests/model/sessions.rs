@@ -176,7 +176,7 @@ impl Model for Sessions {
             let holds = (cluster == 0).then(|| object.id.clone());
             let side = Side {
                 life,
-                watch: SessionWatch::new(name, name, TTL),
+                watch: SessionWatch::new(name, name, name, TTL),
                 other: 0,
                 view: None,
                 holds,

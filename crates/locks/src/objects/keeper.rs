@@ -88,9 +88,9 @@ impl ObjectKeeper {
         settings: ObjectSettings,
         clock: fn() -> Instant,
     ) -> (Self, ObjectKeys, watch::Receiver<Sessions>) {
-        let ObjectSettings { installation, writer, ttl, .. } = &settings;
+        let ObjectSettings { cluster, installation, writer, ttl, .. } = &settings;
         let life = CasSession::new(installation, writer, SessionParameters { ttl: *ttl });
-        let others = SessionWatch::new(installation, writer, *ttl);
+        let others = SessionWatch::new(cluster, installation, writer, *ttl);
         let keys = ObjectKeys::new(objects);
         let (updates, receiver) = watch::channel(Sessions {
             ids: vec![None],
