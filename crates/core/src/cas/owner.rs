@@ -152,7 +152,7 @@ impl CasSession {
         }
     }
 
-    /// The name of this process, and of its writes until one of them stays unknown. S5: the next session has it as its ID.
+    /// The name of this process, and of its writes until one of them stays unknown. B5: the next session has it as its ID.
     fn name(&self) -> String {
         format!("{}.{}", self.writer, self.made)
     }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(life.validity(at(14)), LockValidity::Lapsed);
     }
 
-    /// S5.
+    /// B5.
     #[test]
     fn no_id_is_used_again() {
         let mut life = life();

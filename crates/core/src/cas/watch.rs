@@ -172,7 +172,7 @@ mod tests {
         LockSession { cluster: "there".into(), id: id.into() }
     }
 
-    /// S2: the longer one of the two TTLs counts, from when a state was first seen.
+    /// B2: the longer one of the two TTLs counts, from when a state was first seen.
     #[test]
     fn a_session_is_ended_when_no_other_state_was_seen_for_the_whole_ttl() {
         for (theirs, late) in [(5, 16), (15, 16), (60, 61)] {

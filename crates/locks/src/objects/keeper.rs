@@ -57,6 +57,8 @@ pub struct ObjectKeeper {
     poll: Option<BoxFuture<'static, (u64, Result<Polled, Failure>)>>,
     next_poll: Instant,
     last_change: Option<Instant>,
+    /// The index of the view after the last look.
+    index: u64,
     /// The index of the view that a listener has to know before it can rely on the session, once that is known.
     reliable: Option<Option<u64>>,
     failure: Option<Failure>,
@@ -113,6 +115,7 @@ impl ObjectKeeper {
             poll: None,
             next_poll: Instant::default(),
             last_change: None,
+            index: 0,
             reliable: None,
             failure: None,
             denied: None,
@@ -157,7 +160,7 @@ impl ObjectKeeper {
     fn begin_to_act(&mut self) {
         let now = (self.clock)();
         // B6: what was read while another replica acted may be old.
-        self.reliable = Some(None);
+        (self.reliable, self.poll) = (Some(None), None);
         self.next_poll = now;
         self.life.put_down(now);
     }
@@ -169,10 +172,10 @@ impl ObjectKeeper {
 
     /// Sends what is due, and takes what has come. This can be cancelled at any time.
     async fn step(&mut self, acts: bool) {
-        let next = self.send(acts);
-        self.publish(acts);
         let shared = self.keys.shared().clone();
         let mut delivered = shared.delivered.subscribe();
+        let next = self.send(acts);
+        self.publish(acts);
         let awaits_listener = acts && matches!(self.reliable, Some(Some(_)));
         tokio::select! {
             biased;
@@ -326,7 +329,6 @@ impl ObjectKeeper {
 
     fn polled(&mut self, asked: u64, polled: Result<Polled, Failure>) {
         let (now, shared) = ((self.clock)(), self.keys.shared().clone());
-        let before = shared.view().index();
         let failed = match polled {
             Ok(Polled { began, listed, keys, sessions }) => {
                 for (cluster, found) in sessions {
@@ -349,7 +351,8 @@ impl ObjectKeeper {
             Err(failure) => Some(failure),
         };
         let index = shared.view().index();
-        if index != before {
+        // Also if this process has changed it, because another cluster may be about to answer.
+        if std::mem::replace(&mut self.index, index) != index {
             self.last_change = Some(now);
         }
         if failed.is_none() && self.reliable == Some(None) {

@@ -10,6 +10,8 @@
 //! writes keys.
 
 mod content;
+#[cfg(test)]
+mod costs;
 mod keeper;
 mod keys;
 mod poll;

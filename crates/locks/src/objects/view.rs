@@ -106,6 +106,11 @@ impl View {
     pub(super) fn take(&mut self, key: &str, object: &Object, over: bool, began: u64) {
         let content: Result<KeyObject, _> = serde_json::from_slice(&object.content).map_err(|_| object.content.clone());
         let own = |content: &Result<KeyObject, Vec<u8>>| content.as_ref().ok().map(|object| object.version);
+        // Written anew as it was: C15.
+        if let Some(before) = self.keys.get_mut(key).filter(|before| before.content == content) {
+            before.tag = object.tag.clone();
+            return;
+        }
         let before = self.keys.get(key);
         if before.is_some_and(|before| {
             before.tag == object.tag || (before.taken > began && own(&content) <= own(&before.content))
@@ -156,5 +161,74 @@ impl View {
     fn changed(&mut self) {
         let highest = self.keys.values().map(|sight| sight.version).max().unwrap_or_default();
         self.index = (self.index + 1).max(highest + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(tag: &str, version: u64, value: &str) -> Object {
+        let session = Some(LockSession { cluster: "west".into(), id: "w.0".into() });
+        let content = KeyObject { version, created: 1, session, value: Some(json!(value)) }.to_bytes();
+        Object { tag: Tag(tag.into()), content }
+    }
+
+    fn told(view: &View) -> (u64, bool) {
+        let entry = view.entry("a").unwrap();
+        (entry.version.0, entry.session.is_some())
+    }
+
+    #[test]
+    fn versions_rise_with_each_write_and_with_the_end_of_a_session_and_stay_below_the_index() {
+        let mut view = View::default();
+        let began = view.begin();
+        view.take("a", &object("1", 1, "x"), false, began);
+        assert_eq!(told(&view), (2, true));
+        view.end(|session| session.id == "w.0");
+        assert_eq!(told(&view), (3, false));
+        assert!(view.index() > 3 && 2 * view.next_version() > view.index());
+        let (began, version) = (view.begin(), view.next_version());
+        view.take("a", &object("2", version, "x"), false, began);
+        assert_eq!(told(&view), (2 * version, true));
+    }
+
+    #[test]
+    fn an_answer_that_is_older_than_what_is_known_changes_nothing() {
+        let mut view = View::default();
+        let (poll, write) = (view.begin(), view.begin());
+        view.take("a", &object("2", 2, "y"), false, write);
+        view.take("a", &object("1", 1, "x"), false, poll);
+        view.retain(&BTreeSet::new(), poll);
+        assert_eq!(told(&view), (4, true), "the look began before the write");
+        let later = view.begin();
+        view.retain(&BTreeSet::new(), later);
+        assert_eq!(view.entry("a"), None);
+    }
+
+    #[test]
+    fn an_edit_has_another_version_and_the_same_content_has_not() {
+        let mut view = View::default();
+        view.take("a", &object("1", 1, "x"), false, 0);
+        view.take("a", &object("2", 1, "x"), false, 9);
+        assert_eq!((told(&view), view.get("a").unwrap().tag.0.as_str()), ((2, true), "2"));
+        view.take("a", &object("3", 1, "mine"), false, 9);
+        assert_eq!(told(&view), (3, true));
+        let foreign = Object { tag: Tag("4".into()), content: b"mine".to_vec() };
+        view.take("a", &foreign, false, 9);
+        assert_eq!(view.entry("a").map(|entry| (entry.version.0, entry.is_lock)), Some((4, false)));
+        assert!(!view.is_rewound(0, u64::MAX));
+    }
+
+    #[test]
+    fn a_version_that_falls_shows_that_the_store_was_put_back() {
+        let mut view = View::default();
+        view.take("a", &object("9", 9, "y"), false, 0);
+        let before = view.index();
+        view.take("a", &object("8", 8, "x"), false, 9);
+        assert_eq!(told(&view), (16, true));
+        assert!(view.is_rewound(before, view.index()) && !view.is_rewound(view.index(), u64::MAX));
     }
 }
