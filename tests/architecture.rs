@@ -275,7 +275,7 @@ fn the_core_is_pure() {
     let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
     let crates: Vec<_> =
         dependencies.lines().filter_map(|line| line.split_once(['.', ' '])).map(|(name, _)| name).collect();
-    assert_eq!(crates, ["serde"], "the core depends on nothing that could touch the world");
+    assert_eq!(crates, ["litemap", "serde"], "the core depends on nothing that could touch the world");
     let world = ["fs", "net", "env", "io", "process", "thread", "sync", "time::Instant", "time::SystemTime"];
     let forbidden = world.map(|part| format!("std::{part}"));
     let sources = sources_in("crates/core/src");

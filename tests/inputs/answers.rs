@@ -91,7 +91,7 @@ fn a_write_that_is_answered_with_nonsense_is_not_taken_for_done_or_refused() {
     let client = lab.within(|| lab.server.cluster());
     let (pods, workloads) = (Pods::new(client.clone(), LIMIT), Workloads::new(client.clone(), LIMIT));
     let leases = LeaseStore::new(client, Namespaces::default(), LIMIT);
-    let patch = PodPatch { labels: [("role", Some("leader"))].into_iter().collect(), ..PodPatch::default() };
+    let patch = PodPatch { labels: [("role".into(), Some("leader".into()))].into(), ..PodPatch::default() };
     let (name, uid, version) = ("a".to_owned(), Uid("uid of a".into()), Version(12));
     let pod = WritePod { change: PodChange::Promote, name, uid: uid.clone(), version, patch };
     let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };

@@ -146,11 +146,6 @@ impl Election {
         self.report.absent.as_ref()
     }
 
-    /// Whether the Service reaches the leader, and no other pod.
-    pub fn is_routed(&self) -> bool {
-        self.routes.is_routed()
-    }
-
     /// The failure that keeps the Service from reaching the leader, and that the operator is retrying.
     pub fn route_failure(&self) -> Option<&Failure> {
         self.routes.failure()

@@ -5,7 +5,6 @@ mod agent;
 mod backoff;
 mod bid;
 mod cas;
-mod changes;
 mod claim;
 mod command;
 mod connection;
@@ -59,7 +58,6 @@ pub use bid::{Bid, PlacedBid};
 pub use cas::{
     CasCommand, CasSession, Liveness, LockSession, ObjectTag, SessionEnd, SessionObject, SessionWatch, SessionWrite,
 };
-pub use changes::Changes;
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,
@@ -83,8 +81,8 @@ pub use key_lock::{KeyCommand, KeyLock, SeenKey};
 pub use lock_validity::LockValidity;
 pub use locks::Locks;
 pub use marking::{
-    DELETION_COST_ANNOTATION, ELECTION_ANNOTATION, LEADER_FINALIZER, Marking, Markings, PodPatch, TERM_ANNOTATION,
-    WRITTEN_COST_ANNOTATION,
+    Changes, DELETION_COST_ANNOTATION, ELECTION_ANNOTATION, LEADER_FINALIZER, Marking, Markings, PodPatch,
+    TERM_ANNOTATION, WRITTEN_COST_ANNOTATION,
 };
 pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};

@@ -26,13 +26,13 @@ impl Locks {
 
     /// The locks that were written for an election, wherever they are.
     pub fn of(&self, election: &Uid) -> impl Iterator<Item = (&Key, &Stored)> {
-        let keys = self.written.get(election).into_iter().flatten();
+        let keys = self.written.get(election).into_iter().flat_map(SmallSet::keys);
         keys.filter_map(|key| self.records.get(key).map(|(_, stored)| (key, &**stored)))
     }
 
     /// The locks whose records, of this cluster, name a holder by its uid.
     pub fn naming(&self, holder: &Uid) -> impl Iterator<Item = &Key> {
-        self.naming.get(holder).into_iter().flatten()
+        self.naming.get(holder).into_iter().flat_map(SmallSet::keys)
     }
 
     /// Takes the content of a key, as of a version. Returns the former content, unless that is as new.
@@ -48,9 +48,9 @@ impl Locks {
         let before = before.map_or_else(|| Arc::new(Stored::Absent), |(_, before)| before);
         self.disown(key, &before);
         if let Some(record) = stored.written() {
-            self.written.entry(record.election.clone()).or_default().insert(key);
+            self.written.entry(record.election.clone()).or_default().insert(key.clone(), ());
             if let Some(holder) = &record.holder {
-                self.naming.entry(holder.uid.clone()).or_default().insert(key);
+                self.naming.entry(holder.uid.clone()).or_default().insert(key.clone(), ());
             }
         }
         Some(before)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::replaced::{REPLACED_ANNOTATION, Replaced};
-use super::{Changes, Pairs, Pod, Term, Uid};
+use super::{Pairs, Pod, Term, Uid};
 
 /// The annotation, on every pod that lictor has labelled, with the term under which it was last written. For the leader, this is the
 /// fencing token.
@@ -71,9 +71,9 @@ impl DeletionCost {
     /// Takes off the cost that lictor wrote.
     fn take_off(self, patch: &mut PodPatch) {
         if self.written {
-            patch.annotations.take_off(WRITTEN_COST_ANNOTATION);
+            patch.annotations.insert(WRITTEN_COST_ANNOTATION.into(), None);
             if !self.foreign {
-                patch.annotations.take_off(DELETION_COST_ANNOTATION);
+                patch.annotations.insert(DELETION_COST_ANNOTATION.into(), None);
             }
         }
     }
@@ -112,6 +112,9 @@ pub struct Markings {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub holds: bool,
 }
+
+/// A merge patch of a [`Pairs`]: each name gets a value, or is removed.
+pub type Changes = BTreeMap<String, Option<String>>;
 
 /// Labels and annotations to set and to take off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,14 +160,14 @@ impl Markings {
         let mut patch = self.patch((&self.leader, &self.follower), election, term, former, before);
         patch.finalizers = with_finalizer(&before.finalizers, self.holds);
         if self.holds {
-            patch.annotations.set(LEADER_FINALIZER, &before.uid.0);
+            patch.annotations.insert(LEADER_FINALIZER.into(), Some(before.uid.0.clone()));
         } else if before.annotations.contains_key(LEADER_FINALIZER) {
-            patch.annotations.take_off(LEADER_FINALIZER);
+            patch.annotations.insert(LEADER_FINALIZER.into(), None);
         }
         let kept = before.cost.foreign && !patch.annotations.contains_key(DELETION_COST_ANNOTATION);
         if !kept && !self.annotation_keys().any(|key| key == DELETION_COST_ANNOTATION) {
             for key in [DELETION_COST_ANNOTATION, WRITTEN_COST_ANNOTATION] {
-                patch.annotations.set(key, LEADERS_COST);
+                patch.annotations.insert(key.into(), Some(LEADERS_COST.into()));
             }
         }
         patch
@@ -177,7 +180,7 @@ impl Markings {
         if !(self.holds && before.held) {
             patch.finalizers = with_finalizer(&before.finalizers, false);
             if before.annotations.contains_key(LEADER_FINALIZER) {
-                patch.annotations.take_off(LEADER_FINALIZER);
+                patch.annotations.insert(LEADER_FINALIZER.into(), None);
             }
         }
         patch
@@ -192,12 +195,12 @@ impl Markings {
                 (&mut patch.annotations, &pod.annotations, &marking.annotations),
             ] {
                 let ours = written.iter().filter(|(name, value)| have.get(name) == Some(*value));
-                changes.extend(ours.map(|(name, _)| (name, None)));
+                changes.extend(ours.map(|(name, _)| (name.into(), None)));
             }
         }
         for key in [TERM_ANNOTATION, ELECTION_ANNOTATION, LEADER_FINALIZER] {
             if pod.annotations.contains_key(key) {
-                patch.annotations.take_off(key);
+                patch.annotations.insert(key.into(), None);
             }
         }
         DeletionCost::of(pod).take_off(&mut patch);
@@ -211,7 +214,7 @@ impl Markings {
                     let free = |key: &str, changes: &Changes| changes.contains_key(key) || !have.contains_key(key);
                     for (key, value) in replaced.iter().filter(|(key, _)| own.contains(key.as_str())) {
                         if free(key, changes) {
-                            changes.set(key, value);
+                            changes.insert(key.clone(), Some(value.clone()));
                         }
                     }
                 };
@@ -219,7 +222,7 @@ impl Markings {
             restore(&mut patch.labels, &pod.labels, &labels, &own);
             let own = all.iter().flat_map(|markings| markings.annotation_keys()).collect();
             restore(&mut patch.annotations, &pod.annotations, &annotations, &own);
-            patch.annotations.take_off(REPLACED_ANNOTATION);
+            patch.annotations.insert(REPLACED_ANNOTATION.into(), None);
         }
         patch
     }
@@ -269,15 +272,15 @@ impl Markings {
         };
         for marking in former.iter().flat_map(|markings| [&markings.leader, &markings.follower]) {
             let labels = marking.labels.keys().filter(|key| own(true, key, &before.labels));
-            patch.labels.extend(labels.map(|key| (key, None)));
+            patch.labels.extend(labels.map(|key| (key.into(), None)));
             let annotations = marking.annotations.keys().filter(|key| own(false, key, &before.annotations));
-            patch.annotations.extend(annotations.map(|key| (key, None)));
+            patch.annotations.extend(annotations.map(|key| (key.into(), None)));
         }
-        patch.labels.extend(other.labels.keys().map(|key| (key, None)));
-        patch.annotations.extend(other.annotations.keys().map(|key| (key, None)));
+        patch.labels.extend(other.labels.keys().map(|key| (key.into(), None)));
+        patch.annotations.extend(other.annotations.keys().map(|key| (key.into(), None)));
         self.keep_replaced(&mut patch, former, before);
-        patch.labels.extend(role.labels.iter().map(|(key, value)| (key, Some(value))));
-        patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key, Some(value))));
+        patch.labels.extend(role.labels.iter().map(|(key, value)| (key.into(), Some(value.into()))));
+        patch.annotations.extend(role.annotations.iter().map(|(key, value)| (key.into(), Some(value.into()))));
         patch.stamp(election, term);
         patch
     }
@@ -318,14 +321,14 @@ impl Markings {
             for (key, value) in gone.into_iter().filter_map(|key| kept.remove_entry(&key)) {
                 // Another key was never lictor's, because a template has copied the annotation.
                 if earlier.contains(key.as_str()) {
-                    changes.set(&key, &value);
+                    changes.insert(key, Some(value));
                 }
             }
         }
         if replaced.is_empty() {
-            patch.annotations.take_off(REPLACED_ANNOTATION);
+            patch.annotations.insert(REPLACED_ANNOTATION.into(), None);
         } else {
-            patch.annotations.set(REPLACED_ANNOTATION, &replaced.text());
+            patch.annotations.insert(REPLACED_ANNOTATION.into(), Some(replaced.text()));
         }
     }
 }
@@ -340,7 +343,7 @@ impl PodPatch {
     pub(super) fn release(pod: &Pod) -> Option<Self> {
         let mut patch = Self { finalizers: Some(with_finalizer(&pod.finalizers, false)?), ..Self::default() };
         if pod.annotations.contains_key(LEADER_FINALIZER) {
-            patch.annotations.take_off(LEADER_FINALIZER);
+            patch.annotations.insert(LEADER_FINALIZER.into(), None);
         }
         Some(patch)
     }
@@ -348,13 +351,16 @@ impl PodPatch {
     /// Leaves the leader's finalizer where it is.
     pub(super) fn keep_finalizer(&mut self) {
         self.finalizers = None;
-        self.annotations.forget(LEADER_FINALIZER);
+        self.annotations.remove(LEADER_FINALIZER);
     }
 
     /// Changes a pod.
     pub fn apply(&self, to: &mut Pod) {
-        self.labels.apply(&mut to.labels);
-        self.annotations.apply(&mut to.annotations);
+        for (changes, pairs) in [(&self.labels, &mut to.labels), (&self.annotations, &mut to.annotations)] {
+            let kept = pairs.iter().filter(|(name, _)| !changes.contains_key(*name));
+            *pairs =
+                kept.chain(changes.iter().filter_map(|(name, value)| Some((&**name, value.as_deref()?)))).collect();
+        }
         if let Some(finalizers) = &self.finalizers {
             to.finalizers = finalizers.clone().into();
         }
@@ -362,21 +368,21 @@ impl PodPatch {
 
     /// Notes the election that writes, and its term.
     pub(super) fn stamp(&mut self, election: &str, term: Term) {
-        let term = term.to_string();
-        self.annotations.extend([(TERM_ANNOTATION, Some(&*term)), (ELECTION_ANNOTATION, Some(election))]);
+        self.note_term(term);
+        self.annotations.insert(ELECTION_ANNOTATION.into(), Some(election.into()));
     }
 
     /// Notes the term alone, on a pod that is not the election's, to change the pod's version.
     pub(super) fn note_term(&mut self, term: Term) {
-        self.annotations.set(TERM_ANNOTATION, &term.to_string());
+        self.annotations.insert(TERM_ANNOTATION.into(), Some(term.to_string()));
     }
 
     /// The first thing of this patch that a pod lacks, as a sentence, or `None` if the pod lacks nothing.
     pub(super) fn lacks(&self, pod: &Pod) -> Option<String> {
         let lacking = |have: &Pairs, wanted: &Changes, what: &str| {
-            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != *value)?;
+            let (key, wanted) = wanted.iter().find(|(key, value)| have.get(key) != value.as_deref())?;
             let have = have.get(key).map_or("none".into(), |value| format!("{value:?}"));
-            let wanted = wanted.map_or("none".into(), |value| format!("{value:?}"));
+            let wanted = wanted.as_ref().map_or("none".into(), |value| format!("{value:?}"));
             Some(format!(
                 "the {what} {key} of pod {} was written as {wanted}, and the API server keeps {have}",
                 pod.name
@@ -487,9 +493,10 @@ mod tests {
             &[markings(&[("tier", "primary")], &[])],
             &Before::default(),
         );
-        assert_eq!(patch.labels, [("role", Some("leader")), ("standby", None), ("tier", None)].into_iter().collect());
-        assert_eq!(patch.annotations.get(TERM_ANNOTATION), Some(Some("7")));
-        assert_eq!(patch.annotations.get(ELECTION_ANNOTATION), Some(Some("web")));
+        let labels = [("role".into(), Some("leader".into())), ("standby".into(), None), ("tier".into(), None)];
+        assert_eq!(patch.labels, labels.into());
+        assert_eq!(patch.annotations[TERM_ANNOTATION].as_deref(), Some("7"));
+        assert_eq!(patch.annotations[ELECTION_ANNOTATION].as_deref(), Some("web"));
     }
 
     #[test]
@@ -497,7 +504,7 @@ mod tests {
         let markings = markings(&[("role", "leader")], &[("role", "follower")]);
         let patch = Markings::removal(&[&markings], &pod(&[("role", "custom")], &[(TERM_ANNOTATION, "3")]));
         assert_eq!(patch.labels, Changes::default());
-        assert_eq!(patch.annotations, [(TERM_ANNOTATION, None)].into_iter().collect());
+        assert_eq!(patch.annotations, [(TERM_ANNOTATION.into(), None)].into());
     }
 
     #[test]
@@ -547,7 +554,7 @@ mod tests {
 
     #[test]
     fn a_patch_is_empty_if_it_says_nothing_of_either() {
-        let one: Changes = [("a", None)].into_iter().collect();
+        let one: Changes = [("a".into(), None)].into();
         assert!(PodPatch::default().is_empty());
         assert!(!PodPatch { labels: one.clone(), ..PodPatch::default() }.is_empty());
         assert!(!PodPatch { annotations: one, ..PodPatch::default() }.is_empty());

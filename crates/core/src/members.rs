@@ -112,22 +112,22 @@ pub struct Membership {
 impl Members {
     /// The pods that the operator may have to write to, including the candidates.
     pub fn all(&self) -> impl Iterator<Item = &String> {
-        self.all.iter()
+        self.all.keys()
     }
 
     /// The pods that the group's selector matches.
     pub fn candidates(&self) -> impl Iterator<Item = &String> {
-        self.candidates.iter()
+        self.candidates.keys()
     }
 
     /// Whether the operator may have to write to a pod.
     pub fn include(&self, pod: &str) -> bool {
-        self.all.contains(pod)
+        self.all.contains_key(pod)
     }
 
     /// Whether the group's selector matches a pod.
     pub fn select(&self, pod: &str) -> bool {
-        self.candidates.contains(pod)
+        self.candidates.contains_key(pod)
     }
 
     /// Takes a pod that is new or has changed.
@@ -142,7 +142,7 @@ impl Members {
     /// Takes out a pod that is gone. Returns whether the group had to do with it.
     pub fn remove(&mut self, pod: &str) -> bool {
         self.candidates.remove(pod);
-        self.all.remove(pod)
+        self.all.remove(pod).is_some()
     }
 
     /// Takes the selectors under which the operator may have written to pods. `records`: those of all locks that were written for the
@@ -170,12 +170,12 @@ impl Members {
         pods: impl Iterator<Item = &'p Pod> + Clone,
         concern: &Concern<'_>,
     ) -> Vec<(String, bool)> {
-        let names = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| pod.name.clone()).collect();
+        let names = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| (pod.name.clone(), ())).collect();
         self.all = names(&mut pods.clone().filter(|pod| concern.includes(pod, &self.earlier)));
         let candidates = names(&mut pods.filter(|pod| concern.selects(pod)));
         let before = std::mem::replace(&mut self.candidates, candidates);
-        let left = before.iter().filter(|pod| !self.candidates.contains(*pod)).map(|pod| (pod.clone(), false));
-        let joined = self.candidates.iter().filter(|pod| !before.contains(*pod)).map(|pod| (pod.clone(), true));
+        let left = before.keys().filter(|pod| !self.candidates.contains_key(*pod)).map(|pod| (pod.clone(), false));
+        let joined = self.candidates.keys().filter(|pod| !before.contains_key(*pod)).map(|pod| (pod.clone(), true));
         left.chain(joined).collect()
     }
 
@@ -194,7 +194,7 @@ impl Members {
 
 /// Puts a name into a set or takes it out. Returns whether it was in the set.
 fn enter(names: &mut Names, name: &str, is: bool) -> bool {
-    if is { !names.insert(name) } else { names.remove(name) }
+    if is { names.insert(name.into(), ()).is_some() } else { names.remove(name).is_some() }
 }
 
 #[cfg(test)]

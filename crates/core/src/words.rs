@@ -55,8 +55,8 @@ impl Display for WritePod {
             PodChange::Evict => "evict",
         };
         write!(f, "{verb} {} at {}:", self.uid, self.version)?;
-        for (key, value) in self.patch.labels.iter() {
-            write!(f, " {key}={}", value.unwrap_or("-"))?;
+        for (key, value) in &self.patch.labels {
+            write!(f, " {key}={}", value.as_deref().unwrap_or("-"))?;
         }
         match self.patch.annotations.get(TERM_ANNOTATION) {
             Some(Some(term)) => write!(f, " term {term}"),
@@ -350,8 +350,8 @@ mod tests {
         let id = WorkloadId { kind: WorkloadKind::CronJob, name: "report".into() };
         let written = |term: Option<&str>| PodPatch {
             finalizers: None,
-            labels: [("cold", None), ("role", Some("leader"))].into_iter().collect(),
-            annotations: [(TERM_ANNOTATION, term)].into_iter().collect(),
+            labels: [("cold".into(), None), ("role".into(), Some("leader".into()))].into(),
+            annotations: [(TERM_ANNOTATION.into(), term.map(Into::into))].into(),
         };
         let write_pod = |change, patch| Command::WritePod(WritePod::new(change, &pod(), patch));
         let claim = |enabled| WorkloadClaim {

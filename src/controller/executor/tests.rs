@@ -109,7 +109,7 @@ fn promotion(op: u64) -> (u64, Command) {
         name: "p0".into(),
         uid: Uid("u".into()),
         version: Version(1),
-        patch: PodPatch { labels: [("role", Some("leader"))].into_iter().collect(), ..PodPatch::default() },
+        patch: PodPatch { labels: [("role".into(), Some("leader".into()))].into(), ..PodPatch::default() },
     });
     (op, write)
 }

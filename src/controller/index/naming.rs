@@ -63,7 +63,7 @@ impl<T> Default for Naming<T> {
 impl<T: Clone + Eq + Hash> Naming<T> {
     /// The elections that name this.
     pub(crate) fn of(&self, key: &T) -> impl Iterator<Item = &ElectionName> {
-        self.0.get(key).into_iter().flatten()
+        self.0.get(key).into_iter().flat_map(SmallSet::keys)
     }
 
     /// Records that an election names something else from now on.
@@ -80,7 +80,7 @@ impl<T: Clone + Eq + Hash> Naming<T> {
             }
         }
         if let Some(key) = after {
-            self.0.entry(key.clone()).or_default().insert(election);
+            self.0.entry(key.clone()).or_default().insert(election.clone(), ());
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Objects {
 impl Content {
     /// The elections that select a pod.
     pub(super) fn selecting(&self, pod: &str) -> impl Iterator<Item = &String> {
-        let concerned = self.concerned.get(pod).into_iter().flatten();
+        let concerned = self.concerned.get(pod).into_iter().flat_map(Names::keys);
         concerned.filter(move |name| self.elections.get(*name).is_some_and(|entry| entry.members.select(pod)))
     }
 

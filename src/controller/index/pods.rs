@@ -58,7 +58,7 @@ impl Pods<'_> {
         // The elections that it may concern. No other election is asked.
         let mut concerned: BTreeSet<String> = content.labels.elections_of(pod).cloned().collect();
         concerned.extend(pod.annotations.get(ELECTION_ANNOTATION).map(str::to_owned));
-        concerned.extend(content.concerned.get(&pod.name).into_iter().flatten().cloned());
+        concerned.extend(content.concerned.get(&pod.name).into_iter().flat_map(Names::keys).cloned());
         let led = self.locks.naming(&pod.uid).flat_map(|key| self.filed.naming.of(key));
         let led: BTreeSet<&String> = led.filter(|led| led.namespace == namespace).map(|led| &led.name).collect();
         concerned.extend(led.iter().copied().cloned());
@@ -76,7 +76,7 @@ impl Pods<'_> {
             };
             link(&mut content.concerned, &pod.name, &name, entry.members.include(&pod.name));
             if switched.is_some() {
-                let selecting = content.concerned.get(&pod.name).into_iter().flatten();
+                let selecting = content.concerned.get(&pod.name).into_iter().flat_map(Names::keys);
                 dirty.extend(selecting.map(|name| namespace.election(name)));
                 switches.push(name.clone());
             }
@@ -116,7 +116,7 @@ impl Pods<'_> {
         let depending: BTreeSet<String> = selecting.flat_map(|entry| depending_by(content, entry, &pod)).collect();
         dirty.extend(depending.iter().map(|election| namespace.election(election)));
         let led: BTreeSet<&ElectionName> = self.locks.naming(uid).flat_map(|key| self.filed.naming.of(key)).collect();
-        for election in &content.concerned.remove(name).unwrap_or_default() {
+        for election in content.concerned.remove(name).unwrap_or_default().keys() {
             if let Some(entry) = content.elections.get_mut(election) {
                 entry.members.remove(name);
             }
@@ -145,7 +145,7 @@ pub(super) fn gather_members(objects: &mut Objects, locks: &Locks, election: &El
     labels.follow(name, selectors(), pods);
 
     let holder = concern_of_it.record.and_then(|record| record.holder.as_ref()?.pod.as_ref());
-    let by_name = marked.get(name).into_iter().flatten().chain(holder).filter_map(|pod| pods.get(pod));
+    let by_name = marked.get(name).into_iter().flat_map(Names::keys).chain(holder).filter_map(|pod| pods.get(pod));
     let by_label = selectors().flat_map(|selector: &Selector| labels.pods_of(selector, pods));
     let found: BTreeMap<&String, &Pod> = by_name.chain(by_label).map(|pod| (&pod.name, pod)).collect();
     let before: Vec<String> = entry.members.all().cloned().collect();
@@ -158,7 +158,7 @@ pub(super) fn gather_members(objects: &mut Objects, locks: &Locks, election: &El
         link(concerned, pod, name, true);
     }
     for (pod, _) in switched {
-        let selecting = concerned.get(&pod).into_iter().flatten();
+        let selecting = concerned.get(&pod).into_iter().flat_map(Names::keys);
         objects.dirty.extend(selecting.map(|name| namespace.election(name)));
     }
 }
@@ -181,14 +181,14 @@ fn mark(marked: &mut HashMap<String, Names>, before: Option<&Pod>, now: Option<&
 /// Adds a name to the set under a key, or removes it. No set stays empty.
 pub(super) fn link(sets: &mut HashMap<String, Names>, key: &str, name: &str, is: bool) {
     match sets.get_mut(key) {
-        Some(names) if is => _ = names.insert(name),
+        Some(names) if is => _ = names.insert(name.into(), ()),
         Some(names) => {
             names.remove(name);
             if names.is_empty() {
                 sets.remove(key);
             }
         }
-        None if is => _ = sets.insert(key.into(), [name.into()].into_iter().collect()),
+        None if is => _ = sets.insert(key.into(), [(name.into(), ())].into_iter().collect()),
         None => {}
     }
 }

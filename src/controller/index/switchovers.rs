@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lictor_api::Switchover;
-use lictor_core::{Uid, Version};
+use lictor_core::{Names, Uid, Version};
 use lictor_kubernetes::Change;
 
 use super::objects::{Content, Objects, OfElection};
@@ -45,8 +45,12 @@ impl<'a> Switchovers<'a> {
         let id = id_of(&switchover, uid);
         let content = self.0.namespaces.entry(id.election.namespace.clone()).or_default();
         // An earlier Switchover of this name may have been about another election.
-        let before =
-            content.switched.get(&id.name).into_iter().flatten().filter(|election| **election != id.election.name);
+        let before = content
+            .switched
+            .get(&id.name)
+            .into_iter()
+            .flat_map(Names::keys)
+            .filter(|election| **election != id.election.name);
         for election in before.cloned().collect::<Vec<_>>() {
             let known = content.switchovers.get(&election).and_then(|known| known.get(&id.name));
             if known.is_some_and(|known| known.version() < version) {

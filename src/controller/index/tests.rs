@@ -469,7 +469,7 @@ fn assert_consistent(index: &Index) {
             assert_eq!(entry.members.all().collect::<Vec<_>>(), all, "pods of {name}");
             assert_eq!(entry.members.candidates().collect::<Vec<_>>(), walked.candidates().collect::<Vec<_>>());
             for pod in content.pods.iter() {
-                let noted = content.concerned.get(&pod.name).is_some_and(|of| of.contains(name));
+                let noted = content.concerned.get(&pod.name).is_some_and(|of| of.contains_key(name));
                 assert_eq!(noted, entry.members.include(&pod.name), "{name} of {}", pod.name);
                 assert_eq!(content.selecting(&pod.name).any(|of| of == name), entry.members.select(&pod.name));
                 let here = (namespace.clone(), pod.name.clone());
@@ -491,7 +491,7 @@ fn assert_consistent(index: &Index) {
             of_it.keys().map(|switchover| (switchover.clone(), election.clone())).collect::<Vec<_>>()
         };
         let about: BTreeSet<(String, String)> = content.switchovers.iter().flat_map(about).collect();
-        let noted = content.switched.iter().flat_map(|(name, all)| all.iter().map(|of| (name.clone(), of.clone())));
+        let noted = content.switched.iter().flat_map(|(name, all)| all.keys().map(|of| (name.clone(), of.clone())));
         assert_eq!(noted.collect::<BTreeSet<_>>(), about);
         assert!(content.switchovers.values().all(|of_it| !of_it.is_empty()));
     }

@@ -123,7 +123,7 @@ impl Labels {
                 of_key.tidy(&was);
             }
             if let (Some(is), Some(pod)) = (is, now) {
-                of_key.values.entry(is).or_default().pods.insert(&pod.name);
+                of_key.values.entry(is).or_default().pods.insert(pod.name.clone(), ());
             }
         }
     }
@@ -165,7 +165,7 @@ impl Labels {
         let fewest = found.min_by_key(|values| values.iter().map(|of_value| of_value.pods.len()).sum::<usize>());
         match fewest {
             Some(values) => {
-                values.into_iter().flat_map(|of_value| &of_value.pods).filter_map(|name| pods.get(name)).collect()
+                values.into_iter().flat_map(|of_value| of_value.pods.keys()).filter_map(|name| pods.get(name)).collect()
             }
             None => pods.iter().collect(),
         }
@@ -214,7 +214,7 @@ impl OfKey {
         let mut of_key = Self::default();
         for pod in pods.iter() {
             if let Some(value) = pod.labels.get(key) {
-                of_key.values.entry(value.into()).or_default().pods.insert(&pod.name);
+                of_key.values.entry(value.into()).or_default().pods.insert(pod.name.clone(), ());
             }
         }
         of_key

@@ -37,7 +37,6 @@ pub(super) struct Routes {
     /// Slices that are gone, though the cache may still show them.
     gone: BTreeSet<Uid>,
     aim: Aim,
-    routed: bool,
     backoff: Backoff,
     failure: Option<Failure>,
     /// Slices whose writes with the leader the API server acknowledged, and the leader's term.
@@ -127,7 +126,6 @@ impl Routes {
             fenced: BTreeSet::new(),
             gone: BTreeSet::new(),
             aim: Aim::NobodyHere,
-            routed: false,
             backoff: Backoff::new(seed),
             failure: None,
             shown: BTreeMap::new(),
@@ -191,11 +189,6 @@ impl Routes {
     /// Whether the slices match the record, or the operator has reported the failure that prevents it and retries later.
     pub(super) fn is_settled(&self, record: &Record, id: &Identity, view: &View) -> bool {
         self.backoff.waits(view.now).is_some() || self.wrong(Some(record), id, view).is_empty()
-    }
-
-    /// Whether a Service reaches the leader, and no other pod.
-    pub(super) fn is_routed(&self) -> bool {
-        self.routed
     }
 
     /// The last failure, which the operator is retrying.
@@ -276,7 +269,6 @@ impl Routes {
             }
             Goal::Gone => self.own(id, view).map(Wrong::Unwanted).collect(),
         };
-        self.routed = wrong.is_empty() && matches!(view.routing, Routing::By(_)) && !matches!(goal, Goal::Gone);
         if wrong.is_empty() {
             self.awaited.retain(|_, awaited| !awaited.state.is_unread());
             if self.awaited.is_empty() {

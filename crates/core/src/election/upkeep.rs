@@ -277,7 +277,7 @@ fn unstamp(pod: &Pod) -> Option<(PodChange, PodPatch)> {
     let stamped = pod.annotations.contains_key(TERM_ANNOTATION) && !is_marked;
     stamped.then(|| {
         let mut patch = PodPatch::default();
-        patch.annotations.take_off(TERM_ANNOTATION);
+        patch.annotations.insert(TERM_ANNOTATION.into(), None);
         (PodChange::Remove, patch)
     })
 }

@@ -311,7 +311,8 @@ impl World {
         } else if shows_any_leader(&pod) && !shows_any_leader(&before) {
             return Err(format!("a demotion of {} made it a leader", pod.name));
         }
-        let set: Vec<(&str, &str)> = write.patch.labels.iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let set: Vec<(&str, &str)> =
+            write.patch.labels.iter().filter_map(|(key, value)| Some((&**key, value.as_deref()?))).collect();
         let writes = |scope: &Scope| set.iter().all(|(key, v)| scope.markings.follower.labels.get(key) == Some(*v));
         let mut recorded = self.records.values().filter_map(Stored::record);
         let of_no_record = !recorded.any(|record| record.former.iter().chain([&record.scope]).any(writes));

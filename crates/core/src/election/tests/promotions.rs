@@ -142,7 +142,7 @@ fn the_write_changes_the_pod_whatever_is_on_it() {
     end_validity(&mut lab);
     let Effect::Request(op, Command::WritePod(write)) = only_write(lab.step(), "Remove p0") else { unreachable!() };
     let pod = &lab.pods["p0"];
-    let changes = |patch: &Changes, have: &Pairs| patch.iter().any(|(key, value)| have.get(key) != value);
+    let changes = |patch: &Changes, have: &Pairs| patch.iter().any(|(key, value)| have.get(key) != value.as_deref());
     assert!(changes(&write.patch.labels, &pod.labels) || changes(&write.patch.annotations, &pod.annotations));
     carry_out(&mut lab, &Effect::Request(op, Command::WritePod(write)));
     // The follower's label is put on again.

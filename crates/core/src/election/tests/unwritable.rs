@@ -260,7 +260,7 @@ fn a_demotion_that_is_refused_does_not_hold_up_a_new_spec() {
     (lab.generation, lab.scope) = (2, scope("other"));
     lab.present = ElectionRead::Present { uid: uid("e"), generation: 2 };
     let all = run_with(&mut lab, A_MINUTE, |_, write| {
-        write.patch.labels.get("role").is_some_and(|value| value.is_some()).then(refused)
+        write.patch.labels.get("role").is_some_and(Option::is_some).then(refused)
     });
     assert_eq!(lab.pods["p1"].labels.get("other"), Some("leader"), "{all:#?}");
 }
