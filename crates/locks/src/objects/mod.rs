@@ -13,6 +13,8 @@ mod content;
 mod keeper;
 mod keys;
 mod poll;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use content::KeyObject;

@@ -7,7 +7,6 @@ use futures::{StreamExt, TryStreamExt};
 use lictor_core::{Failure, LockSession, ObjectTag, SessionObject};
 use lictor_objects::{Listed, Object, Objects, Tag};
 
-use super::content::KeyObject;
 use super::keys::Shared;
 use super::{Named, of_key};
 
@@ -21,11 +20,13 @@ pub(super) type Found = Option<(ObjectTag, Option<SessionObject>)>;
 pub(super) struct Polled {
     /// The moment, by the view, at which it began.
     pub(super) began: u64,
+    /// The index of the view at that moment.
+    pub(super) index: u64,
     /// The keys that exist.
     pub(super) listed: BTreeSet<String>,
-    /// The keys that have changed.
-    pub(super) keys: Vec<(String, Object)>,
-    /// The sessions that have changed, and those of which the holder of a changed key may be a newer one. They were read after the keys (S4).
+    /// The keys that have changed, which the view has by now.
+    pub(super) read: BTreeMap<String, Tag>,
+    /// The sessions that have changed, and those of which the holder of a key may be a newer one. They were read after the keys (S4).
     pub(super) sessions: Vec<(String, Found)>,
 }
 
@@ -34,9 +35,9 @@ pub(super) type KnownSessions = BTreeMap<String, (Option<ObjectTag>, Option<Stri
 
 /// Looks into the store.
 pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Polled, Failure> {
-    let (began, tags) = {
+    let (began, index, tags) = {
         let mut view = shared.view();
-        (view.begin(), view.tags())
+        (view.begin(), view.index(), view.tags())
     };
     let (mut listed, mut changed) = (BTreeSet::new(), Vec::new());
     let mut sessions: BTreeMap<String, Tag> = BTreeMap::new();
@@ -52,17 +53,18 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
             None => {}
         }
     }
-    let keys: Vec<Option<(String, Object)>> = futures::stream::iter(changed)
+    // The view takes each key at once, so that another look does not read it again if this one takes too long.
+    let mut objects = futures::stream::iter(changed)
         .map(|(key, object)| read(&*shared.objects, key, object))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
-    let keys: Vec<_> = keys.into_iter().flatten().collect();
-    let holders = keys.iter().filter_map(|(_, object)| {
-        let KeyObject { session, .. } = serde_json::from_slice(&object.content).ok()?;
-        session
-    });
-    let stale = stale(&known, &sessions, holders);
+        .buffer_unordered(AT_ONCE);
+    let mut read = BTreeMap::new();
+    while let Some(found) = objects.try_next().await? {
+        if let Some((key, object)) = found {
+            shared.view().take(&key, &object, false, began);
+            read.insert(key, object.tag);
+        }
+    }
+    let stale = stale(&known, &sessions, shared.view().holders().into_iter());
     let sessions = futures::stream::iter(stale)
         .map(|cluster| async {
             let found = shared.session(&cluster).await?;
@@ -71,7 +73,7 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
-    Ok(Polled { began, listed, keys, sessions })
+    Ok(Polled { began, index, listed, read, sessions })
 }
 
 /// Reads the object of a key, unless the listing had its content.
