@@ -170,29 +170,32 @@ async fn a_cluster_that_leaves_frees_its_locks_at_once_and_a_replica_that_stands
 
 /// S4: the session was read before the lock.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_read_while_a_poll_was_under_way_is_not_judged_by_what_that_poll_found() {
-    virtually(async {
-        let memory = Arc::new(Memory::polled());
-        write(&memory, "sessions/west.json", session("w.0", false)).await;
-        write(&memory, "locks/z.json", lock(1, None)).await;
-        let mut east = Cluster::new(&memory, "east", Role::Acting);
-        let far = east.session().await;
-        memory.faults(|asked| (*asked == Asked::Get("locks/z.json")).then_some(Fault::Slow(8 * SECOND)));
-        write(&memory, "locks/z.json", lock(2, None)).await;
-        sleep(6 * SECOND).await;
-        write(&memory, "sessions/west.json", session("w.0", true)).await;
-        write(&memory, "sessions/west.json", session("w.1", false)).await;
-        write(&memory, "locks/a.json", lock(3, Some(("west", "w.1")))).await;
-        let entry = east.keys.read("a").await.unwrap().unwrap();
-        assert_eq!(entry.session.as_deref(), Some("west/w.1"));
-        for _ in 0..20 {
-            sleep(SECOND / 2).await;
-            let entry = east.keys.read("a").await.unwrap().unwrap();
-            assert_eq!(entry.session.as_deref(), Some("west/w.1"), "it is live");
-            assert_eq!(east.hold("a", Some(entry.version), &far).await, RecordOutcome::Conflict);
-        }
-    })
-    .await;
+async fn a_lock_that_was_read_while_a_look_was_under_way_is_not_judged_by_what_that_look_found() {
+    for (slow, before, after) in [
+        ("locks/z.json", lock(1, None), lock(2, None)),
+        ("sessions/south.json", session("s.0", false), session("s.1", false)),
+    ] {
+        virtually(async move {
+            let memory = Arc::new(Memory::polled());
+            write(&memory, "sessions/west.json", session("w.0", false)).await;
+            write(&memory, slow, before).await;
+            let mut east = Cluster::new(&memory, "east", Role::Acting);
+            let far = east.session().await;
+            memory.faults(move |asked| (*asked == Asked::Get(slow)).then_some(Fault::Slow(8 * SECOND)));
+            write(&memory, slow, after).await;
+            sleep(6 * SECOND).await;
+            write(&memory, "sessions/west.json", session("w.0", true)).await;
+            write(&memory, "sessions/west.json", session("w.1", false)).await;
+            write(&memory, "locks/a.json", lock(3, Some(("west", "w.1")))).await;
+            for _ in 0..20 {
+                let entry = east.keys.read("a").await.unwrap().unwrap();
+                assert_eq!(entry.session.as_deref(), Some("west/w.1"), "it is live");
+                assert_eq!(east.hold("a", Some(entry.version), &far).await, RecordOutcome::Conflict);
+                sleep(SECOND / 2).await;
+            }
+        })
+        .await;
+    }
 }
 
 /// Its session is gone, for example because a person deleted it.
