@@ -135,6 +135,7 @@ impl Controller {
             stores,
             inputs: sender.clone(),
             claim: claim.clone(),
+            keepers: Arc::default(),
         };
         let class_stores = ClassStores::new(context, clients);
         let sync = Sync::new(&namespaces, health.clone(), metrics.clone());

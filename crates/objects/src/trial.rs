@@ -29,7 +29,15 @@ pub async fn honours_conditions(objects: &dyn Objects, name: &str) -> Result<(),
     for _ in 0..ROUNDS {
         // The number rises with each write, because a store may make the tag from the content.
         let (expected, number) = match objects.get(name).await.map_err(Trial::Failed)? {
-            Some(object) => (Some(object.tag), number_in(&object.content) + 1),
+            Some(object) => {
+                let number = number_in(&object.content).ok_or_else(|| {
+                    Trial::Failed(Failure::Refused(format!(
+                        "the object '{name}' is another program's, and lictor needs this name: delete the object, or give lictor a prefix \
+                         of its own"
+                    )))
+                })?;
+                (Some(object.tag), number.wrapping_add(1))
+            }
             None => (None, 1),
         };
         match objects.put(name, expected.as_ref(), content(number)).await {
@@ -62,12 +70,13 @@ pub async fn honours_conditions(objects: &dyn Objects, name: &str) -> Result<(),
 
 const TEXT: &str = "lictor tries by this object whether the store honours the conditions of writes: ";
 
-fn content(number: u64) -> Vec<u8> {
+fn content(number: u32) -> Vec<u8> {
     format!("{TEXT}{number}").into_bytes()
 }
 
-fn number_in(content: &[u8]) -> u64 {
-    std::str::from_utf8(content).ok().and_then(|text| text.strip_prefix(TEXT)?.parse().ok()).unwrap_or(0)
+/// Reads the number from the object of the trial: `None` if it is another program's.
+fn number_in(content: &[u8]) -> Option<u32> {
+    std::str::from_utf8(content).ok()?.strip_prefix(TEXT)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -128,6 +137,15 @@ mod tests {
         memory.faults(|_| Some(Fault::Slow(std::time::Duration::ZERO)));
         let trials = join_all((0..50).map(|_| honours_conditions(&memory, "trial"))).await;
         assert!(trials.iter().all(Result::is_ok), "{trials:?}");
+    }
+
+    #[tokio::test]
+    async fn an_object_of_another_program_is_not_written_over() {
+        let memory = Memory::polled();
+        memory.put("trial", None, b"of a case at court".into()).await;
+        let trial = honours_conditions(&memory, "trial").await;
+        assert!(matches!(&trial, Err(Trial::Failed(Failure::Refused(text))) if text.contains("prefix")), "{trial:?}");
+        assert_eq!(memory.get("trial").await.unwrap().unwrap().content, b"of a case at court");
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -151,10 +152,13 @@ impl Store {
         context: &Context,
     ) -> Self {
         let installation: String = installation.0.chars().take(8).collect();
+        // A process may keep several sessions, one after the other or at once.
+        let number = context.keepers.fetch_add(1, Ordering::Relaxed);
         let settings = ObjectSettings {
             cluster: class.cluster.clone(),
-            installation: installation.clone(),
-            writer: context.identity.clone(),
+            // C14: two classes of one installation do not share a session either.
+            installation: format!("{installation}/{}", class.name),
+            writer: format!("{}.{number}", context.identity),
             ttl: class.ttl,
             poll: class.poll,
         };

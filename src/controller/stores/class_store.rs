@@ -1,6 +1,8 @@
 //! What the runner of a class asks of the class's store, whatever kind of store it is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -31,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) stores: Stores,
     pub(crate) inputs: mpsc::UnboundedSender<Input>,
     pub(crate) claim: watch::Receiver<ClaimUpdate>,
+    /// The number of keepers of sessions in buckets so far, which tells each from every other one of this process.
+    pub(crate) keepers: Arc<AtomicU64>,
 }
 
 /// The store of one class, which its runner keeps while the class is served.

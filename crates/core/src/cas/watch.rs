@@ -138,6 +138,11 @@ impl SessionWatch {
         self.seen.iter().map(|(cluster, sight)| (cluster.as_str(), !sight.has_ended()))
     }
 
+    /// Whether the session of a cluster was seen.
+    pub fn knows(&self, cluster: &str) -> bool {
+        self.seen.contains_key(cluster)
+    }
+
     /// Whether this process ends the session once it is late: it renews its own. One installation may have several clusters' names.
     fn ends(&self, cluster: &str, sight: &Sight) -> bool {
         let same = sight.object.as_ref().is_some_and(|object| object.installation == self.installation);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lictor_consul::{Client, Error, Transaction, TxnOp};
+use futures::future::BoxFuture;
+use lictor_consul::{Client, Transaction, TxnOp};
 use lictor_core::{Failure, Instant};
 use tokio::sync::Notify;
 
@@ -52,7 +53,7 @@ impl Refusals {
 
 /// The keeper's knowledge of the refusals.
 #[derive(Debug, Default)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     keys: BTreeMap<String, Trial>,
     /// Whether the right is being tried.
     busy: bool,
@@ -68,7 +69,7 @@ struct Trial {
 
 impl Rights {
     /// Takes new refusals.
-    pub(super) fn take(&mut self, new: Vec<Refused>, now: Instant) {
+    pub(crate) fn take(&mut self, new: Vec<Refused>, now: Instant) {
         for refused in new {
             if let Some(trial) = self.keys.get_mut(&refused.key).filter(|trial| trial.denied.is_some()) {
                 if trial.refused.session != refused.session {
@@ -83,22 +84,22 @@ impl Rights {
     }
 
     /// Returns whether one of these sessions holds a key that may not be written.
-    pub(super) fn withhold(&self, sessions: &[&str]) -> bool {
+    pub(crate) fn withhold(&self, sessions: &[&str]) -> bool {
         self.keys.values().any(|trial| trial.denied.is_some() && sessions.contains(&trial.refused.session.as_str()))
     }
 
     /// Returns Consul's answer for a key that may not be written.
-    pub(super) fn denied(&self) -> Option<&Failure> {
+    pub(crate) fn denied(&self) -> Option<&Failure> {
         self.keys.values().find_map(|trial| trial.denied.as_ref())
     }
 
     /// Returns when to try keys next, if any.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         (!self.busy && !self.keys.is_empty()).then_some(self.due)
     }
 
     /// Begins to try keys. Returns the keys that these sessions hold, and the others.
-    pub(super) fn begin(&mut self, sessions: &[&str]) -> [Vec<Refused>; 2] {
+    pub(crate) fn begin(&mut self, sessions: &[&str]) -> [Vec<Refused>; 2] {
         self.busy = true;
         let all = self.keys.values().map(|trial| trial.refused.clone());
         let (held, past) = all.partition(|refused| sessions.contains(&refused.session.as_str()));
@@ -106,14 +107,14 @@ impl Rights {
     }
 
     /// Takes the results of these trials.
-    pub(super) fn tried(&mut self, tried: Vec<(Refused, Result<(), Error>)>, sessions: &[&str], now: Instant) {
+    pub(crate) fn tried(&mut self, tried: Vec<(Refused, Result<(), Failure>)>, sessions: &[&str], now: Instant) {
         self.busy = false;
         for (refused, result) in tried {
             match result {
                 Ok(()) => drop(self.keys.remove(&refused.key)),
-                Err(error @ Error::Forbidden(_)) => {
+                Err(failure @ Failure::Forbidden(_)) => {
                     if let Some(trial) = self.keys.get_mut(&refused.key) {
-                        trial.denied = Some(failure(error));
+                        trial.denied = Some(failure);
                     }
                 }
                 // This error says nothing about the right.
@@ -125,11 +126,14 @@ impl Rights {
 }
 
 /// Tries to write keys, one after the other, up to the first one that may not be written.
-pub(super) async fn try_writes(client: &Client, each: [Vec<Refused>; 2]) -> Vec<(Refused, Result<(), Error>)> {
+pub(crate) async fn try_writes(
+    each: [Vec<Refused>; 2],
+    try_write: impl Fn(Refused) -> BoxFuture<'static, Result<(), Failure>>,
+) -> Vec<(Refused, Result<(), Failure>)> {
     let mut tried = Vec::new();
     for keys in each {
         for refused in keys {
-            let result = try_write(client, &refused).await;
+            let result = try_write(refused.clone()).await;
             let ends = result.is_err();
             tried.push((refused, result));
             if ends {
@@ -141,13 +145,13 @@ pub(super) async fn try_writes(client: &Client, each: [Vec<Refused>; 2]) -> Vec<
 }
 
 /// Asks for a write that changes nothing. Consul checks the rights before it checks the conditions, and these exclude each other.
-async fn try_write(client: &Client, Refused { key, beside, .. }: &Refused) -> Result<(), Error> {
-    let writes = [Some(key), beside.as_ref()].into_iter().flatten();
+pub(super) async fn try_write(client: Client, Refused { key, beside, .. }: Refused) -> Result<(), Failure> {
+    let writes = [Some(&key), beside.as_ref()].into_iter().flatten();
     let writes = writes.map(|key| TxnOp::KvSet { key: key.clone(), value: Vec::new(), flags: 0 });
     let never = [TxnOp::KvCheckNotExists { key: key.clone() }, TxnOp::KvCheckIndex { key: key.clone(), index: 1 }];
     match client.transact(&never.into_iter().chain(writes).collect::<Vec<_>>()).await {
         Transaction::RolledBack(_) | Transaction::Applied(_) => Ok(()),
-        Transaction::Failed(error) => Err(error),
+        Transaction::Failed(error) => Err(failure(error)),
     }
 }
 
@@ -163,8 +167,8 @@ mod tests {
         Instant::after_origin(Duration::from_secs(seconds))
     }
 
-    fn forbidden() -> Result<(), Error> {
-        Err(Error::Forbidden("no".into()))
+    fn forbidden() -> Result<(), Failure> {
+        Err(Failure::Forbidden("no".into()))
     }
 
     #[test]
@@ -181,7 +185,7 @@ mod tests {
         rights.take(vec![refused("b", "s")], at(7));
         assert_eq!(rights.due(), Some(at(6) + TRIED_AGAIN), "nothing new");
         rights.begin(&["s"]);
-        rights.tried(vec![(refused("b", "s"), Err(Error::Unknown("lost".into())))], &["s"], at(9));
+        rights.tried(vec![(refused("b", "s"), Err(Failure::Unknown("lost".into())))], &["s"], at(9));
         assert!(rights.withhold(&["s"]), "nothing is known");
         rights.begin(&["s"]);
         rights.tried(vec![(refused("b", "s"), Ok(()))], &["s"], at(12));

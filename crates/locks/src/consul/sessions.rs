@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::failure;
-use super::rights::{Refusals, Refused, Rights, try_writes};
+use super::rights::{Refusals, Refused, Rights, try_write, try_writes};
 
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ enum Done {
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
     /// The keeper has tried writes.
-    Tried(Vec<(Refused, Result<(), Error>)>),
+    Tried(Vec<(Refused, Result<(), Failure>)>),
 }
 
 /// A session that was created, and all sessions of its name that were found.
@@ -335,7 +335,8 @@ impl SessionKeeper {
             return Some(due);
         }
         let (client, keys) = (self.client.clone(), self.rights.begin(&ids(&self.each)));
-        self.under_way.push(Box::pin(async move { Done::Tried(try_writes(&client, keys).await) }));
+        let try_write = move |refused| Box::pin(try_write(client.clone(), refused)) as BoxFuture<'static, _>;
+        self.under_way.push(Box::pin(async move { Done::Tried(try_writes(keys, try_write).await) }));
         None
     }
 

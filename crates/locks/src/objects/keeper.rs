@@ -1,12 +1,13 @@
 //! Keeps the session of one cluster, ends the sessions of other clusters that nobody renews, and polls the store.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, OptionFuture};
 use lictor_core::{
-    CasCommand, CasSession, Failure, Instant, Liveness, LockValidity, ObjectTag, SessionEnd, SessionObject,
-    SessionParameters, SessionWatch, SessionWrite,
+    CasCommand, CasSession, Failure, Instant, Liveness, LockSession, LockValidity, ObjectTag, SessionEnd,
+    SessionObject, SessionParameters, SessionWatch, SessionWrite,
 };
 use lictor_objects::{Objects, Put, Tag};
 use lictor_process::nap;
@@ -17,12 +18,10 @@ use super::content::name_of;
 use super::keys::{ObjectKeys, Shared};
 use super::of_session;
 use super::poll::{Found, KnownSessions, Polled, poll};
-use crate::consul::{Refusals, Role, Sessions};
+use crate::consul::{Refusals, Refused, Rights, Role, Sessions, try_writes};
 
 /// How long after a change the store is polled at its shortest interval, because a handover between clusters consists of several changes.
 const LIVELY: Duration = Duration::from_secs(10);
-/// How long after a refusal the right to write a lock is tried again.
-const TRIED_AGAIN: Duration = Duration::from_secs(2);
 /// How long a look into the store may take.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
@@ -62,19 +61,14 @@ pub struct ObjectKeeper {
     /// The index of the view that a listener has to know before it can rely on the session, once that is known.
     reliable: Option<Option<u64>>,
     failure: Option<Failure>,
-    denied: Option<Denied>,
+    /// C15: the locks that this cluster holds and may not write.
+    rights: Rights,
+    /// The trial of these rights that is under way.
+    trial: Option<BoxFuture<'static, Vec<(Refused, Result<(), Failure>)>>>,
     renewal: Duration,
     suspicion: Arc<Notify>,
     refusals: Arc<Refusals>,
     updates: watch::Sender<Sessions>,
-}
-
-/// C15: a lock that this cluster holds and may not write.
-struct Denied {
-    key: String,
-    failure: Failure,
-    trial: Option<BoxFuture<'static, Result<(), Failure>>>,
-    due: Instant,
 }
 
 /// The outcome of a request for the session.
@@ -118,7 +112,8 @@ impl ObjectKeeper {
             index: 0,
             reliable: None,
             failure: None,
-            denied: None,
+            rights: Rights::default(),
+            trial: None,
             renewal: Duration::ZERO,
             suspicion: Arc::default(),
             refusals: Arc::default(),
@@ -143,7 +138,9 @@ impl ObjectKeeper {
         loop {
             let now = *role.borrow_and_update();
             match now {
-                Role::Leave => return self.leave().await,
+                Role::Leave if acts => return self.leave().await,
+                // Another replica of this cluster may rely on the session.
+                Role::Leave => return,
                 Role::Acting if !acts => self.begin_to_act(),
                 Role::Standby if acts => self.stand_by(),
                 Role::Acting | Role::Standby => {}
@@ -160,21 +157,21 @@ impl ObjectKeeper {
     fn begin_to_act(&mut self) {
         let now = (self.clock)();
         // B6: what was read while another replica acted may be old.
-        (self.reliable, self.poll) = (Some(None), None);
-        self.next_poll = now;
+        (self.reliable, self.poll, self.next_poll) = (Some(None), None, now);
         self.life.put_down(now);
     }
 
     fn stand_by(&mut self) {
         self.life.put_down((self.clock)());
-        (self.session, self.end, self.denied, self.reliable) = (None, None, None, None);
+        (self.session, self.end, self.trial, self.reliable) = (None, None, None, None);
+        self.rights = Rights::default();
     }
 
     /// Sends what is due, and takes what has come. This can be cancelled at any time.
     async fn step(&mut self, acts: bool) {
+        let next = self.send(acts);
         let shared = self.keys.shared().clone();
         let mut delivered = shared.delivered.subscribe();
-        let next = self.send(acts);
         self.publish(acts);
         let awaits_listener = acts && matches!(self.reliable, Some(Some(_)));
         tokio::select! {
@@ -191,10 +188,14 @@ impl ObjectKeeper {
                 self.poll = None;
                 self.polled(asked, polled);
             }
-            Some(tried) = OptionFuture::from(self.denied.as_mut().and_then(|denied| denied.trial.as_mut())) => self.tried(tried),
+            Some(tried) = OptionFuture::from(self.trial.as_mut()) => {
+                self.trial = None;
+                let id = self.id();
+                self.rights.tried(tried, &id.as_deref().into_iter().collect::<Vec<_>>(), (self.clock)());
+            }
             _ = delivered.changed(), if awaits_listener => {}
             () = self.suspicion.notified(), if acts => self.life.suspect((self.clock)()),
-            () = self.refusals.told(), if acts => self.refused(),
+            () = self.refusals.told(), if acts => self.rights.take(self.refusals.drain(), (self.clock)()),
             () = shared.wanted.notified() => self.next_poll = (self.clock)(),
             () = nap(next.since((self.clock)())) => {}
         }
@@ -218,6 +219,7 @@ impl ObjectKeeper {
         if let LockValidity::Until(deadline) = self.life.validity(now) {
             again = again.min(deadline);
         }
+        again = again.min(self.try_writes(now).unwrap_or(again));
         if self.session.is_none() {
             match self.life.next(now) {
                 CasCommand::Wait(until) => again = again.min(until),
@@ -231,7 +233,7 @@ impl ObjectKeeper {
                 None => again = again.min(self.others.next_late().unwrap_or(again)),
             }
         }
-        again.min(self.try_write(now).unwrap_or(again))
+        again
     }
 
     fn begin_poll(&mut self) {
@@ -315,8 +317,12 @@ impl ObjectKeeper {
         let now = (self.clock)();
         match put {
             Put::Done(Tag(tag)) => {
+                let over = LockSession { cluster: end.cluster.clone(), id: end.object.id.clone() };
                 self.others.ended(end, tag, now);
-                self.end_locks();
+                // The locks that name another session of that cluster are judged by the next look.
+                self.keys.shared().view().end(|_, _, holder| *holder == over);
+                self.keys.shared().tell();
+                self.list_clusters();
                 self.last_change = Some(now);
             }
             // Its owner has renewed it, or another cluster has ended it; or nobody knows. The next look shows that.
@@ -330,49 +336,55 @@ impl ObjectKeeper {
     fn polled(&mut self, asked: u64, polled: Result<Polled, Failure>) {
         let (now, shared) = ((self.clock)(), self.keys.shared().clone());
         let failed = match polled {
-            Ok(Polled { began, listed, keys, sessions }) => {
-                for (cluster, found) in sessions {
-                    let of = |(tag, object): &(ObjectTag, Option<SessionObject>)| {
-                        (Some(tag.clone()), object.as_ref().map(|object| object.id.clone()))
-                    };
-                    self.known.insert(cluster.clone(), found.as_ref().map_or((None, None), of));
-                    self.others.see(&cluster, found, now);
-                }
-                {
-                    let mut view = shared.view();
-                    for (key, object) in &keys {
-                        view.take(key, object, false, began);
-                    }
-                    view.retain(&listed, began);
-                }
-                self.end_locks();
+            Ok(polled) => {
+                self.look(polled, now);
                 None
             }
             Err(failure) => Some(failure),
         };
-        let index = shared.view().index();
-        // Also if this process has changed it, because another cluster may be about to answer.
-        if std::mem::replace(&mut self.index, index) != index {
-            self.last_change = Some(now);
-        }
         if failed.is_none() && self.reliable == Some(None) {
-            self.reliable = Some(Some(index));
+            self.reliable = Some(Some(shared.view().index()));
         }
         shared.tell();
         shared.answered.send_replace((asked, failed));
         self.next_poll = if shared.asked() > asked { now } else { now + self.interval(now) };
     }
 
-    /// Notes which sessions have ended, and which keys they held.
-    fn end_locks(&self) {
-        let shared = self.keys.shared();
-        let sessions: Vec<_> = shared.view().sessions().cloned().collect();
-        let over: std::collections::BTreeSet<_> =
-            sessions.into_iter().filter(|session| self.others.liveness(session) == Liveness::Over).collect();
-        shared.view().end(|session| over.contains(session));
-        shared.tell();
+    /// Takes what a look has found.
+    fn look(&mut self, Polled { began, listed, read, sessions }: Polled, now: Instant) {
+        let shared = self.keys.shared().clone();
+        let mut view = shared.view();
+        view.retain(&listed, began);
+        let holders: BTreeSet<_> = view.holders().into_iter().map(|holder| holder.cluster).collect();
+        for (cluster, found) in sessions {
+            let of = |(tag, object): &(ObjectTag, Option<SessionObject>)| {
+                (Some(tag.clone()), object.as_ref().map(|object| object.id.clone()))
+            };
+            self.known.insert(cluster.clone(), found.as_ref().map_or((None, None), of));
+            // Another program's object, unless a lock or an earlier content says otherwise.
+            let foreign =
+                matches!(found, Some((_, None))) && !holders.contains(&cluster) && !self.others.knows(&cluster);
+            if !foreign {
+                self.others.see(&cluster, found, now);
+            }
+        }
+        // B4: of a lock that was read meanwhile, by another request, the session may have been read before.
+        view.end(|key, sight, holder| {
+            let before = sight.taken <= began || read.get(key) == Some(&sight.tag);
+            before && self.others.liveness(holder) == Liveness::Over
+        });
+        // Also if this process has changed something, because another cluster may be about to answer.
+        if std::mem::replace(&mut self.index, view.index()) != view.index() {
+            self.last_change = Some(now);
+        }
+        drop(view);
+        self.list_clusters();
+    }
+
+    /// Tells which other clusters there are.
+    fn list_clusters(&self) {
         let others = self.others.clusters().filter(|(cluster, _)| *cluster != self.settings.cluster);
-        *shared.clusters.lock().unwrap_or_else(PoisonError::into_inner) =
+        *self.keys.shared().clusters.lock().unwrap_or_else(PoisonError::into_inner) =
             others.map(|(cluster, live)| (cluster.to_owned(), live)).collect();
     }
 
@@ -388,43 +400,28 @@ impl ObjectKeeper {
         SessionParameters { ttl: self.settings.ttl }
     }
 
-    /// C15: does not renew the session while it holds a lock that may not be written.
-    fn refused(&mut self) {
-        let now = (self.clock)();
-        if let Some(refused) = self.refusals.drain().pop()
-            && self.denied.is_none()
-        {
-            let failure = Failure::Forbidden(format!("the lock {} may not be written", refused.key));
-            self.denied = Some(Denied { key: refused.key, failure, trial: None, due: now });
+    /// C15: does not renew the session while it holds a lock that may not be written, and tries whether it may be. Returns when that is due.
+    fn try_writes(&mut self, now: Instant) -> Option<Instant> {
+        let id = self.id();
+        let own: Vec<&str> = id.as_deref().into_iter().collect();
+        self.life.hold_off(self.rights.withhold(&own), now);
+        let due = self.rights.due()?;
+        if now < due {
+            return Some(due);
         }
+        let (keys, each) = (self.keys.clone(), self.rights.begin(&own));
+        let try_write = move |refused: Refused| -> BoxFuture<'static, _> {
+            let keys = keys.clone();
+            Box::pin(async move { keys.try_write(&refused.key).await })
+        };
+        self.trial = Some(Box::pin(try_writes(each, try_write)));
+        None
     }
 
-    fn try_write(&mut self, now: Instant) -> Option<Instant> {
-        let denied = self.denied.as_mut().filter(|denied| denied.trial.is_none())?;
-        if denied.due <= now {
-            let (keys, key) = (self.keys.clone(), denied.key.clone());
-            denied.trial = Some(Box::pin(async move { keys.try_write(&key).await }));
-            return None;
-        }
-        Some(denied.due)
-    }
-
-    fn tried(&mut self, tried: Result<(), Failure>) {
-        let now = (self.clock)();
-        let Some(denied) = &mut self.denied else { return };
-        match tried {
-            Ok(()) => {
-                self.denied = None;
-                self.life.hold_off(false, now);
-            }
-            Err(failure) => {
-                (denied.trial, denied.due) = (None, now + TRIED_AGAIN);
-                if failure.is_forbidden() {
-                    denied.failure = failure;
-                    self.life.hold_off(true, now);
-                }
-            }
-        }
+    /// The session's name, while there is no reason to believe that the session has ended.
+    fn id(&self) -> Option<String> {
+        let id = self.life.id()?.to_owned();
+        Some(name_of(&LockSession { cluster: self.settings.cluster.clone(), id }))
     }
 
     fn publish(&self, acts: bool) {
@@ -436,10 +433,7 @@ impl ObjectKeeper {
             LockValidity::Until(_) if !reliable => LockValidity::Unknown,
             validity => validity,
         };
-        let id =
-            self.life.id().filter(|_| acts).map(|id| {
-                name_of(&lictor_core::LockSession { cluster: self.settings.cluster.clone(), id: id.to_owned() })
-            });
+        let id = self.id().filter(|_| acts);
         let name_in_use = self.life.name_in_use();
         let failure = name_in_use.map(|other| {
             Failure::Refused(format!(
@@ -455,7 +449,7 @@ impl ObjectKeeper {
             validity,
             name_in_use: name_in_use.is_some(),
             failure: failure.or_else(|| self.failure.clone()),
-            denied: self.denied.as_ref().map(|denied| denied.failure.clone()),
+            denied: self.rights.denied().cloned(),
             renewal: self.renewal,
         };
         self.updates.send_if_modified(|known| {
@@ -469,6 +463,8 @@ impl ObjectKeeper {
     async fn leave(mut self) {
         let limit = self.parameters().longest_request();
         let ends = async {
+            // A session that is being made must not stay behind.
+            OptionFuture::from(self.session.take()).await;
             loop {
                 self.life.suspect((self.clock)());
                 let Ok(found) = self.keys.shared().session(&self.settings.cluster).await else { return };
@@ -480,6 +476,13 @@ impl ObjectKeeper {
             }
         };
         let _ = timeout(limit, ends).await;
+    }
+}
+
+impl Drop for ObjectKeeper {
+    /// Whoever waits for a look would wait for ever.
+    fn drop(&mut self) {
+        self.keys.shared().abandon();
     }
 }
 

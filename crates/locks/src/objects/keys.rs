@@ -69,8 +69,8 @@ impl ObjectKeys {
             }
             return Ok(None);
         };
-        let over = match serde_json::from_slice(&object.content) {
-            Ok(KeyObject { session: Some(session), .. }) => self.0.is_over(&session).await?,
+        let over = match KeyObject::read(&object.content) {
+            Some(KeyObject { session: Some(session), .. }) => self.0.is_over(&session).await?,
             _ => false,
         };
         let entry = {
@@ -89,8 +89,8 @@ impl ObjectKeys {
     pub async fn list(&self) -> Result<Vec<Entry>, Failure> {
         let mine = self.0.want();
         let mut answered = self.0.answered.subscribe();
-        let gone = |_| Failure::Refused("the store is not used any more".into());
-        let failed = answered.wait_for(|(answered, _)| *answered >= mine).await.map_err(gone)?.1.clone();
+        // The sender lives as long as this, so an error never comes.
+        let failed = answered.wait_for(|(answered, _)| *answered >= mine).await.ok().and_then(|told| told.1.clone());
         failed.map_or_else(|| Ok(self.0.view().entries()), Err)
     }
 
@@ -114,11 +114,10 @@ impl ObjectKeys {
                     }
                 }
             }
-            knows_of_failure = false;
             tokio::select! {
                 biased;
                 _ = changed.changed() => {}
-                _ = answered.changed() => {}
+                _ = answered.changed() => knows_of_failure = false,
             }
         }
     }
@@ -256,6 +255,12 @@ impl Shared {
     /// Returns the number of requests for a poll so far.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Nobody polls any more.
+    pub(super) fn abandon(&self) {
+        let gone = Failure::Refused("the store is not used any more".into());
+        self.answered.send_replace((u64::MAX, Some(gone)));
     }
 
     /// Tells the listeners that the view has changed.

@@ -10,11 +10,11 @@
 //! writes keys.
 
 mod content;
-#[cfg(test)]
-mod costs;
 mod keeper;
 mod keys;
 mod poll;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use content::KeyObject;

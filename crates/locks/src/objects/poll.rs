@@ -7,7 +7,6 @@ use futures::{StreamExt, TryStreamExt};
 use lictor_core::{Failure, LockSession, ObjectTag, SessionObject};
 use lictor_objects::{Listed, Object, Objects, Tag};
 
-use super::content::KeyObject;
 use super::keys::Shared;
 use super::{Named, of_key};
 
@@ -23,9 +22,9 @@ pub(super) struct Polled {
     pub(super) began: u64,
     /// The keys that exist.
     pub(super) listed: BTreeSet<String>,
-    /// The keys that have changed.
-    pub(super) keys: Vec<(String, Object)>,
-    /// The sessions that have changed, and those of which the holder of a changed key may be a newer one. They were read after the keys (B4).
+    /// The keys that have changed, which the view has by now.
+    pub(super) read: BTreeMap<String, Tag>,
+    /// The sessions that have changed, and those of which the holder of a key may be a newer one. They were read after the keys (B4).
     pub(super) sessions: Vec<(String, Found)>,
 }
 
@@ -52,17 +51,18 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
             None => {}
         }
     }
-    let keys: Vec<Option<(String, Object)>> = futures::stream::iter(changed)
+    // The view takes each key at once, so that another look does not read it again if this one takes too long.
+    let mut objects = futures::stream::iter(changed)
         .map(|(key, object)| read(&*shared.objects, key, object))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
-    let keys: Vec<_> = keys.into_iter().flatten().collect();
-    let holders = keys.iter().filter_map(|(_, object)| {
-        let KeyObject { session, .. } = serde_json::from_slice(&object.content).ok()?;
-        session
-    });
-    let stale = stale(&known, &sessions, holders);
+        .buffer_unordered(AT_ONCE);
+    let mut read = BTreeMap::new();
+    while let Some(found) = objects.try_next().await? {
+        if let Some((key, object)) = found {
+            shared.view().take(&key, &object, false, began);
+            read.insert(key, object.tag);
+        }
+    }
+    let stale = stale(&known, &sessions, shared.view().holders().into_iter());
     let sessions = futures::stream::iter(stale)
         .map(|cluster| async {
             let found = shared.session(&cluster).await?;
@@ -71,7 +71,7 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
-    Ok(Polled { began, listed, keys, sessions })
+    Ok(Polled { began, listed, read, sessions })
 }
 
 /// Reads the object of a key, unless the listing had its content.

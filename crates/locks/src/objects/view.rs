@@ -31,7 +31,7 @@ pub(super) struct Sight {
     /// The version that is told. It is twice the object's own, and one more once its session has ended, because that changes no object.
     version: u64,
     /// When this was taken, by [`View::now`].
-    taken: u64,
+    pub(super) taken: u64,
 }
 
 impl Sight {
@@ -83,8 +83,9 @@ impl View {
         self.keys.iter().map(|(key, sight)| (key.clone(), sight.tag.clone())).collect()
     }
 
-    pub(super) fn sessions(&self) -> impl Iterator<Item = &LockSession> {
-        self.keys.values().filter_map(|sight| sight.content.as_ref().ok()?.session.as_ref())
+    /// Returns the sessions that hold keys.
+    pub(super) fn holders(&self) -> BTreeSet<LockSession> {
+        self.keys.values().filter_map(Sight::holder).cloned().collect()
     }
 
     /// B5: returns the version of the next write: higher than every version and index that this process has told.
@@ -104,17 +105,20 @@ impl View {
     /// Takes the object of a key from the answer to a request that began at this moment. An answer that is older than what is known is
     /// left out.
     pub(super) fn take(&mut self, key: &str, object: &Object, over: bool, began: u64) {
-        let content: Result<KeyObject, _> = serde_json::from_slice(&object.content).map_err(|_| object.content.clone());
+        let content = KeyObject::read(&object.content).ok_or_else(|| object.content.clone());
         let own = |content: &Result<KeyObject, Vec<u8>>| content.as_ref().ok().map(|object| object.version);
-        // Written anew as it was: C15.
-        if let Some(before) = self.keys.get_mut(key).filter(|before| before.content == content) {
-            before.tag = object.tag.clone();
-            return;
-        }
         let before = self.keys.get(key);
         if before.is_some_and(|before| {
             before.tag == object.tag || (before.taken > began && own(&content) <= own(&before.content))
         }) {
+            return;
+        }
+        self.now += 1;
+        if before.is_some_and(|before| before.content == content) {
+            // Somebody wrote the same again.
+            if let Some(sight) = self.keys.get_mut(key) {
+                (sight.tag, sight.taken) = (object.tag.clone(), self.now);
+            }
             return;
         }
         let plain = own(&content).map(|version| version.saturating_mul(2).saturating_add(u64::from(over)));
@@ -126,10 +130,9 @@ impl View {
             (Some(plain), None) => plain,
             (None, before) => before.map_or(self.index + 1, |before| before.version + 1),
         };
-        self.now += 1;
         let sight = Sight { tag: object.tag.clone(), content, over, version, taken: self.now };
         self.keys.insert(key.to_owned(), sight);
-        self.changed();
+        self.changed(version);
         if lower {
             self.rewound = self.index;
         }
@@ -140,27 +143,27 @@ impl View {
         let before = self.keys.len();
         self.keys.retain(|key, sight| listed.contains(key) || sight.taken > began);
         if self.keys.len() != before {
-            self.changed();
+            self.changed(0);
         }
     }
 
     /// Notes which of the sessions that hold keys have ended.
-    pub(super) fn end(&mut self, over: impl Fn(&LockSession) -> bool) {
-        let mut changed = false;
-        for sight in self.keys.values_mut().filter(|sight| !sight.over) {
-            if sight.content.as_ref().ok().and_then(|object| object.session.as_ref()).is_some_and(&over) {
+    pub(super) fn end(&mut self, over: impl Fn(&str, &Sight, &LockSession) -> bool) {
+        let mut highest = None;
+        for (key, sight) in &mut self.keys {
+            if sight.holder().is_some_and(|holder| over(key, sight, holder)) {
                 (sight.over, sight.version) = (true, sight.version + 1);
-                changed = true;
+                highest = highest.max(Some(sight.version));
             }
         }
-        if changed {
-            self.changed();
+        if let Some(version) = highest {
+            self.changed(version);
         }
     }
 
-    fn changed(&mut self) {
-        let highest = self.keys.values().map(|sight| sight.version).max().unwrap_or_default();
-        self.index = (self.index + 1).max(highest + 1);
+    /// Notes a change, which has led to this version.
+    fn changed(&mut self, version: u64) {
+        self.index = (self.index + 1).max(version + 1);
     }
 }
 
@@ -170,65 +173,70 @@ mod tests {
 
     use super::*;
 
-    fn object(tag: &str, version: u64, value: &str) -> Object {
+    fn lock(version: u64, value: u64) -> Vec<u8> {
         let session = Some(LockSession { cluster: "west".into(), id: "w.0".into() });
-        let content = KeyObject { version, created: 1, session, value: Some(json!(value)) }.to_bytes();
+        KeyObject { version, created: 1, session, value: Some(json!(value)) }.to_bytes()
+    }
+
+    fn object(tag: &str, content: Vec<u8>) -> Object {
         Object { tag: Tag(tag.into()), content }
     }
 
-    fn told(view: &View) -> (u64, bool) {
-        let entry = view.entry("a").unwrap();
-        (entry.version.0, entry.session.is_some())
+    /// A view of the key `a` in these states, one after the other.
+    fn view(states: &[(&str, Vec<u8>)]) -> View {
+        let mut view = View::default();
+        for (tag, content) in states {
+            let began = view.begin();
+            view.take("a", &object(tag, content.clone()), false, began);
+        }
+        view
+    }
+
+    fn version(view: &View) -> u64 {
+        view.entry("a").expect("it is there").version.0
     }
 
     #[test]
-    fn versions_rise_with_each_write_and_with_the_end_of_a_session_and_stay_below_the_index() {
-        let mut view = View::default();
-        let began = view.begin();
-        view.take("a", &object("1", 1, "x"), false, began);
-        assert_eq!(told(&view), (2, true));
-        view.end(|session| session.id == "w.0");
-        assert_eq!(told(&view), (3, false));
-        assert!(view.index() > 3 && 2 * view.next_version() > view.index());
-        let (began, version) = (view.begin(), view.next_version());
-        view.take("a", &object("2", version, "x"), false, began);
-        assert_eq!(told(&view), (2 * version, true));
+    fn versions_rise_whatever_a_person_writes() {
+        for (states, told) in [
+            (vec![("1", lock(5, 0))], 10),
+            (vec![("1", lock(5, 0)), ("2", lock(6, 0))], 12),
+            (vec![("1", lock(5, 0)), ("2", lock(5, 1))], 11),
+            // Somebody wrote the same again.
+            (vec![("1", lock(5, 0)), ("2", lock(5, 0))], 10),
+            (vec![("1", lock(5, 0)), ("2", b"mine".to_vec())], 11),
+            (vec![("1", lock(5, 0)), ("2", b"mine".to_vec()), ("3", lock(5, 0))], 12),
+            (vec![("1", b"mine".to_vec())], 1),
+            (vec![("1", lock(5, 0)), ("2", lock(u64::MAX, 0))], 11),
+        ] {
+            let view = view(&states);
+            assert_eq!(version(&view), told, "{states:?}");
+            assert!(view.index() > told && view.next_version() * 2 > told, "{states:?}");
+        }
     }
 
     #[test]
-    fn an_answer_that_is_older_than_what_is_known_changes_nothing() {
-        let mut view = View::default();
-        let (poll, write) = (view.begin(), view.begin());
-        view.take("a", &object("2", 2, "y"), false, write);
-        view.take("a", &object("1", 1, "x"), false, poll);
-        view.retain(&BTreeSet::new(), poll);
-        assert_eq!(told(&view), (4, true), "the look began before the write");
-        let later = view.begin();
-        view.retain(&BTreeSet::new(), later);
-        assert_eq!(view.entry("a"), None);
-    }
-
-    #[test]
-    fn an_edit_has_another_version_and_the_same_content_has_not() {
-        let mut view = View::default();
-        view.take("a", &object("1", 1, "x"), false, 0);
-        view.take("a", &object("2", 1, "x"), false, 9);
-        assert_eq!((told(&view), view.get("a").unwrap().tag.0.as_str()), ((2, true), "2"));
-        view.take("a", &object("3", 1, "mine"), false, 9);
-        assert_eq!(told(&view), (3, true));
-        let foreign = Object { tag: Tag("4".into()), content: b"mine".to_vec() };
-        view.take("a", &foreign, false, 9);
-        assert_eq!(view.entry("a").map(|entry| (entry.version.0, entry.is_lock)), Some((4, false)));
-        assert!(!view.is_rewound(0, u64::MAX));
-    }
-
-    #[test]
-    fn a_version_that_falls_shows_that_the_store_was_put_back() {
-        let mut view = View::default();
-        view.take("a", &object("9", 9, "y"), false, 0);
+    fn a_store_that_was_put_back_is_noticed() {
+        let mut view = view(&[("1", lock(5, 0))]);
         let before = view.index();
-        view.take("a", &object("8", 8, "x"), false, 9);
-        assert_eq!(told(&view), (16, true));
-        assert!(view.is_rewound(before, view.index()) && !view.is_rewound(view.index(), u64::MAX));
+        let began = view.begin();
+        view.take("a", &object("2", lock(3, 0)), false, began);
+        assert_eq!(version(&view), 6);
+        assert!(view.is_rewound(before, view.index()) && !view.is_rewound(view.index(), view.index() + 1));
+        assert!(view.next_version() > 5, "versions rise over it");
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_a_later_one_is_left_out() {
+        let mut view = View::default();
+        let (early, late) = (view.begin(), view.begin());
+        view.take("a", &object("2", lock(6, 0)), false, late);
+        view.take("a", &object("1", lock(5, 0)), false, early);
+        assert_eq!(version(&view), 12);
+        view.retain(&BTreeSet::new(), late);
+        assert!(view.entry("a").is_some(), "it was written after the listing began");
+        let began = view.begin();
+        view.retain(&BTreeSet::new(), began);
+        assert!(view.entry("a").is_none());
     }
 }
