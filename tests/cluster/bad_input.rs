@@ -437,7 +437,7 @@ async fn a_wrong_bucket_in_a_class_is_refused_when_it_is_applied() {
         (bucket(&json!({"sessions": {"ttlSeconds": 4}})), "should be greater than or equal to 5"),
         (bucket(&json!({"sessions": {"ttlSeconds": 86401}})), "should be less than or equal to 86400"),
         (bucket(&json!({"sessions": {"pollSeconds": 0}})), "should be greater than or equal to 1"),
-        (bucket(&json!({"sessions": {"pollSeconds": 6}})), poll),
+        (bucket(&json!({"sessions": {"pollSeconds": 11}})), poll),
         (bucket(&json!({"sessions": {"ttlSeconds": 5, "pollSeconds": 2}})), poll),
         (bucket(&json!({"whenClusterIsLost": {"policy": "Wait"}})), "\"Hold\", \"Release\""),
         (bucket(&json!({"whenOperatorStops": "Wait"})), "\"Hold\", \"Release\""),
