@@ -29,7 +29,7 @@ pub struct BucketSettings {
     /// The address of the server, if it is not the cloud's own, for example `https://minio.example:9000`. Only `http://` lets requests go
     /// unencrypted.
     pub endpoint: Option<String>,
-    /// The certificate authorities to trust besides those of the system, as PEM.
+    /// The certificate authorities to trust besides those of the system and of browsers, as PEM.
     pub ca: Option<Vec<u8>>,
     /// The credentials.
     pub credentials: Credentials,
@@ -232,8 +232,11 @@ fn options(settings: &BucketSettings, endpoint: Option<&str>) -> Result<ClientOp
         // This is shorter than the whole limit, so a request that fails by this limit was certainly not sent.
         .with_connect_timeout(settings.timeout * 4 / 5)
         .with_allow_http(http)
-        // The system's certificates need not exist.
         .with_no_system_certificates(http);
+    // Those of the system count, too, but lictor's image has none.
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().filter(|_| !http);
+    let roots = roots.filter_map(|root| Certificate::from_der(root).ok());
+    let options = roots.fold(options, ClientOptions::with_root_certificate);
     let Some(ca) = &settings.ca else { return Ok(options) };
     let certificates = Certificate::from_pem_bundle(ca).map_err(|error| SettingsError::Ca(innermost(&error)))?;
     if certificates.is_empty() {
