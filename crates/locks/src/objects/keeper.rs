@@ -433,9 +433,9 @@ impl ObjectKeeper {
         let name_in_use = self.life.name_in_use();
         let failure = name_in_use.map(|other| {
             Failure::Refused(format!(
-                "another lictor has this class's url and clusterName {}: it renews the session {} of the installation {}, \
-                 so this one keeps none and elects no leader: give one of the two clusters a class with another \
-                 clusterName. If an installation that no longer exists left the session behind, wait for its TTL",
+                "another class, of this or another lictor, has this class's url and clusterName {}: it renews the session {} of \
+                 {}, so this one keeps none and elects no leader: give one of the two classes another clusterName. If a \
+                 class that no longer exists left the session behind, wait for its TTL",
                 self.settings.cluster, other.id, other.installation
             ))
         });
