@@ -18,7 +18,7 @@ use super::content::name_of;
 use super::keys::{ObjectKeys, Shared};
 use super::of_session;
 use super::poll::{Found, KnownSessions, Polled, poll};
-use crate::consul::{Refusals, Refused, Rights, Role, Sessions, try_writes};
+use crate::consul::{Refusals, Refused, Rights, Role, Sessions, Tried, try_writes};
 
 /// How long after a change the store is polled at its shortest interval, because a handover between clusters consists of several changes.
 const LIVELY: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ pub struct ObjectKeeper {
     /// C15: the locks that this cluster holds and may not write.
     rights: Rights,
     /// The trial of these rights that is under way.
-    trial: Option<BoxFuture<'static, Vec<(Refused, Result<(), Failure>)>>>,
+    trial: Option<BoxFuture<'static, Tried>>,
     renewal: Duration,
     suspicion: Arc<Notify>,
     refusals: Arc<Refusals>,
