@@ -51,6 +51,8 @@ struct Store {
 #[derive(Clone, PartialEq)]
 struct Made {
     bucket: BucketSettings,
+    /// It changes only if a person deletes the class and makes it anew.
+    cluster: String,
     session: SessionParameters,
     poll: std::time::Duration,
 }
@@ -97,7 +99,7 @@ impl InBucket {
             credentials,
             timeout: self.context.timeout.min(session.longest_request()),
         };
-        Ok(Some(Made { bucket, session, poll: class.poll }))
+        Ok(Some(Made { bucket, cluster: class.cluster.clone(), session, poll: class.poll }))
     }
 
     /// Makes the store, after a trial has shown that the bucket honours conditions.

@@ -216,7 +216,11 @@ impl CasSession {
     /// Takes the object as it was read: `None` if there is none, and a tag without an object if its content is not a session.
     pub fn read(&mut self, found: Option<(ObjectTag, Option<SessionObject>)>, now: Instant) {
         let doubtful = self.doubtful.take();
-        self.succeeded(now);
+        (self.suspected, self.not_before) = (false, now);
+        if doubtful.is_none() {
+            // Else it may be that reads alone are answered.
+            self.backoff.reset();
+        }
         self.state = match found {
             None => State::Absent,
             Some((tag, object)) => State::Read(tag, object),
@@ -476,6 +480,24 @@ mod tests {
         assert_eq!(life.validity(at(12)), LockValidity::Lapsed);
         life.hold_off(false, at(8));
         assert_eq!(due(&life, at(8)).0.as_deref(), Some("1"));
+    }
+
+    /// A store may be too busy for writes alone.
+    #[test]
+    fn writes_that_stay_unknown_are_repeated_less_and_less_often() {
+        let (mut life, first) = made();
+        let mut now = at(6);
+        for _ in 0..8 {
+            let (_, object) = due(&life, now);
+            life.written(object, now, SessionWrite::Unknown, now);
+            if let CasCommand::Wait(until) = life.next(now) {
+                now = until;
+            }
+            life.read(Some(("1".into(), Some(first.clone()))), now);
+        }
+        let (_, object) = due(&life, now);
+        life.written(object, now, SessionWrite::Unknown, now);
+        assert_eq!(life.next(now), CasCommand::Wait(now + Duration::from_secs(1)));
     }
 
     #[test]

@@ -145,8 +145,8 @@ impl SessionWatch {
 
     /// Whether this process ends the session once it is late: it renews its own. One installation may have several clusters' names.
     fn ends(&self, cluster: &str, sight: &Sight) -> bool {
-        let same = sight.object.as_ref().is_some_and(|object| object.installation == self.installation);
-        !(same && cluster == self.cluster) && !sight.has_ended()
+        let is_own = |object: &SessionObject| cluster == self.cluster && object.installation == self.installation;
+        !sight.object.as_ref().is_some_and(is_own) && !sight.has_ended()
     }
 }
 

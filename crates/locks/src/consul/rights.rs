@@ -51,6 +51,9 @@ impl Refusals {
     }
 }
 
+/// The results of trials.
+pub(crate) type Tried = Vec<(Refused, Result<(), Failure>)>;
+
 /// The keeper's knowledge of the refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
@@ -107,7 +110,7 @@ impl Rights {
     }
 
     /// Takes the results of these trials.
-    pub(crate) fn tried(&mut self, tried: Vec<(Refused, Result<(), Failure>)>, sessions: &[&str], now: Instant) {
+    pub(crate) fn tried(&mut self, tried: Tried, sessions: &[&str], now: Instant) {
         self.busy = false;
         for (refused, result) in tried {
             match result {
@@ -129,7 +132,7 @@ impl Rights {
 pub(crate) async fn try_writes(
     each: [Vec<Refused>; 2],
     try_write: impl Fn(Refused) -> BoxFuture<'static, Result<(), Failure>>,
-) -> Vec<(Refused, Result<(), Failure>)> {
+) -> Tried {
     let mut tried = Vec::new();
     for keys in each {
         for refused in keys {

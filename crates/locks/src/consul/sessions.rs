@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::failure;
-use super::rights::{Refusals, Refused, Rights, try_write, try_writes};
+use super::rights::{Refusals, Rights, Tried, try_write, try_writes};
 
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ enum Done {
     Renewed(usize, String, Instant, Renewal),
     Destroyed(Session, Result<(), Error>),
     /// The keeper has tried writes.
-    Tried(Vec<(Refused, Result<(), Failure>)>),
+    Tried(Tried),
 }
 
 /// A session that was created, and all sessions of its name that were found.

@@ -18,7 +18,7 @@ use super::content::name_of;
 use super::keys::{ObjectKeys, Shared};
 use super::of_session;
 use super::poll::{Found, KnownSessions, Polled, poll};
-use crate::consul::{Refusals, Refused, Rights, Role, Sessions, try_writes};
+use crate::consul::{Refusals, Refused, Rights, Role, Sessions, Tried, try_writes};
 
 /// How long after a change the store is polled at its shortest interval, because a handover between clusters consists of several changes.
 const LIVELY: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub struct ObjectKeeper {
     /// C15: the locks that this cluster holds and may not write.
     rights: Rights,
     /// The trial of these rights that is under way.
-    trial: Option<BoxFuture<'static, Vec<(Refused, Result<(), Failure>)>>>,
+    trial: Option<BoxFuture<'static, Tried>>,
     renewal: Duration,
     suspicion: Arc<Notify>,
     refusals: Arc<Refusals>,
@@ -437,9 +437,9 @@ impl ObjectKeeper {
         let name_in_use = self.life.name_in_use();
         let failure = name_in_use.map(|other| {
             Failure::Refused(format!(
-                "another lictor has this class's url and clusterName {}: it renews the session {} of the installation {}, \
-                 so this one keeps none and elects no leader: give one of the two clusters a class with another \
-                 clusterName. If an installation that no longer exists left the session behind, wait for its TTL",
+                "another class, of this or another lictor, has this class's url and clusterName {}: it renews the session {} of \
+                 {}, so this one keeps none and elects no leader: give one of the two classes another clusterName. If a \
+                 class that no longer exists left the session behind, wait for its TTL",
                 self.settings.cluster, other.id, other.installation
             ))
         });
