@@ -124,8 +124,7 @@ async fn a_switchover_fails_where_the_pods_do_not_go() {
     ask(&west.member.lab, "there", json!({"fromTerm": from_term, "toCluster": "east"})).await;
     let (_, message) = told(&west.member.lab, "there", "Failed", "True", "StillRunning").await;
     assert!(message.starts_with("2 pods of Deployment/live still ran "), "{message}");
-    let election = west.member.lab.election("web").await;
-    assert!(term(&election) > Some(from_term), "{election:?}");
+    west.member.lab.wait_status("web", "the term rises", |found| term(found) > Some(from_term)).await;
     west.member.lab.wait_enabled("Deployment/live", json!(2)).await;
     let note = east.member.lab.wait_event("LeaderElection", "web", "NotHandedOver").await;
     assert!(note.contains("the cluster west did not hand over the lock, because 2 pods of Deployment/live"), "{note}");
