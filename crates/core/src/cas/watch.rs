@@ -169,8 +169,8 @@ mod tests {
         SessionObject { id, installation, writer, renewals: 1, ttl_milliseconds: ttl * 1000, ended: false }
     }
 
-    fn found(tag: &str, object: SessionObject) -> Option<(ObjectTag, Option<SessionObject>)> {
-        Some((tag.to_owned(), Some(object)))
+    fn found(tag: &str, object: SessionObject) -> (ObjectTag, Option<SessionObject>) {
+        (tag.to_owned(), Some(object))
     }
 
     fn holder(id: &str) -> LockSession {
@@ -182,14 +182,14 @@ mod tests {
     fn a_session_is_ended_when_no_other_state_was_seen_for_the_whole_ttl() {
         for (theirs, late) in [(5, 16), (15, 16), (60, 61)] {
             let mut watch = watch();
-            watch.see("there", found("1", object("t", "a", theirs)), at(1));
-            watch.see("there", found("1", object("t", "a", theirs)), at(9));
+            watch.see("there", Some(found("1", object("t", "a", theirs))), at(1));
+            watch.see("there", Some(found("1", object("t", "a", theirs))), at(9));
             assert_eq!(watch.next_late(), Some(at(late)), "{theirs}");
             assert_eq!(watch.late(at(late - 1)), []);
             let [end] = &watch.late(at(late))[..] else { panic!("it is late") };
             assert_eq!((end.cluster.as_str(), end.expected.as_deref()), ("there", Some("1")));
             assert!(end.object.ended && end.object.id == "a", "{end:?}");
-            watch.see("there", found("2", object("t", "a", theirs)), at(late));
+            watch.see("there", Some(found("2", object("t", "a", theirs))), at(late));
             assert_eq!(watch.late(at(late)), [], "it was renewed");
         }
     }
@@ -200,7 +200,7 @@ mod tests {
             [("here", "h", false), ("here", "t", true), ("there", "t", true), ("there", "h", true)]
         {
             let mut watch = watch();
-            watch.see(cluster, found("1", object(installation, "a", 15)), at(0));
+            watch.see(cluster, Some(found("1", object(installation, "a", 15))), at(0));
             assert_eq!(watch.late(at(15)).len(), usize::from(ends), "{cluster} {installation}");
             assert_eq!(watch.next_late().is_some(), ends, "{cluster} {installation}");
         }
@@ -210,7 +210,7 @@ mod tests {
     fn the_session_that_a_person_destroyed_is_ended_by_the_ttl_that_its_owner_had() {
         for destroyed in [None, Some(("2".to_owned(), None))] {
             let mut watch = watch();
-            watch.see("there", found("1", object("t", "a", 60)), at(0));
+            watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
             watch.see("there", destroyed.clone(), at(1));
             assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
             assert_eq!((watch.late(at(60)), watch.next_late()), (vec![], Some(at(61))));
@@ -225,10 +225,10 @@ mod tests {
     fn a_holder_is_judged_by_the_session_of_its_cluster() {
         let mut watch = watch();
         assert_eq!(watch.liveness(&holder("a")), Liveness::Unread);
-        watch.see("there", found("1", object("t", "a", 15)), at(0));
+        watch.see("there", Some(found("1", object("t", "a", 15))), at(0));
         assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
         assert_eq!(watch.liveness(&holder("before")), Liveness::Over);
-        watch.see("there", found("2", object("t", "a", 15).ended_by("y")), at(1));
+        watch.see("there", Some(found("2", object("t", "a", 15).ended_by("y"))), at(1));
         assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
         assert_eq!(watch.clusters().collect::<Vec<_>>(), [("there", false)]);
     }
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn the_answer_to_an_end_replaces_no_later_state_and_an_attempt_is_not_repeated_at_once() {
         let mut watch = watch();
-        watch.see("there", found("1", object("t", "a", 15)), at(0));
+        watch.see("there", Some(found("1", object("t", "a", 15))), at(0));
         let end = watch.late(at(15)).remove(0);
         watch.wait_again("there", at(18));
         assert_eq!((watch.late(at(17)).len(), watch.late(at(18)).len()), (0, 1));
-        watch.see("there", found("3", object("t", "b", 15)), at(19));
+        watch.see("there", Some(found("3", object("t", "b", 15))), at(19));
         watch.ended(end, "2".into(), at(20));
         assert_eq!(watch.liveness(&holder("b")), Liveness::Live);
     }

@@ -71,8 +71,8 @@ struct Write<T> {
     expected: u32,
     value: T,
     sent: u32,
-    /// The number of the new state, or that there was none, once the request has taken effect.
-    result: Option<Option<u32>>,
+    /// The number of the new state, or that it was refused, once the request has arrived.
+    result: Option<Result<u32, ()>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +114,13 @@ impl World {
             && matches!(life.validity(at(self.tick)), LockValidity::Until(_))
     }
 
-    fn put(&mut self, cluster: usize, write: &Write<SessionObject>) -> Option<u32> {
+    fn put(&mut self, cluster: usize, write: &Write<SessionObject>) -> Result<u32, ()> {
         let (number, object) = &mut self.sessions[cluster];
         if *number != write.expected {
-            return None;
+            return Err(());
         }
         (*number, *object) = (*number + 1, Some(write.value.clone()));
-        Some(*number)
+        Ok(*number)
     }
 }
 
@@ -256,7 +256,7 @@ impl Model for Sessions {
                     CasCommand::Read => world.sides[1].life.read(found(&world.sessions[1]), now),
                     CasCommand::Write { expected, object } => {
                         let write = Write { expected: number(expected), value: object, sent: world.tick, result: None };
-                        let new = world.put(1, &write)?.to_string();
+                        let new = world.put(1, &write).ok()?.to_string();
                         world.sides[1].life.written(write.value, now, SessionWrite::Done(new), now);
                     }
                 }
@@ -288,7 +288,7 @@ impl Model for Sessions {
             }
             Action::Late(cluster) => {
                 let write = world.sides[cluster].late.take()?;
-                world.put(cluster, &write);
+                let _ = world.put(cluster, &write);
             }
             Action::LookAtLock(cluster) => {
                 let lock = world.lock.clone();
@@ -323,7 +323,7 @@ impl Model for Sessions {
             Action::EndAnswered(cluster) => {
                 let side = &mut world.sides[cluster];
                 let write = side.end.take()?;
-                if let Some(new) = write.result? {
+                if let Ok(new) = write.result? {
                     self.seen.count(Counted::Expired);
                     let expected = (write.expected > 0).then(|| write.expected.to_string());
                     let end = SessionEnd { cluster: CLUSTERS[1 - cluster].into(), expected, object: write.value };
@@ -344,19 +344,19 @@ impl Model for Sessions {
                 if done {
                     world.lock = (write.expected + 1, Some(write.value.clone()));
                 }
-                write.result = Some(done.then_some(world.lock.0));
+                write.result = Some(if done { Ok(world.lock.0) } else { Err(()) });
                 world.sides[cluster].take = Some(write);
             }
             Action::TakeAnswered(cluster) => {
                 let side = &mut world.sides[cluster];
                 let write = side.take.take()?;
                 match write.result? {
-                    Some(new) => {
+                    Ok(new) => {
                         side.holds = Some(write.value.id.clone());
                         side.view = Some(((new, Some(write.value)), false));
                         self.seen.count(if cluster == 1 { Counted::TakenOver } else { Counted::Written });
                     }
-                    None => side.view = None,
+                    Err(()) => side.view = None,
                 }
             }
         }

@@ -59,7 +59,7 @@ pub struct ObjectKeeper {
     /// The index of the view after the last look.
     index: u64,
     /// The index of the view that a listener has to know before it can rely on the session, once that is known.
-    reliable: Option<Option<u64>>,
+    reliable: Option<u64>,
     failure: Option<Failure>,
     /// C15: the locks that this cluster holds and may not write.
     rights: Rights,
@@ -157,7 +157,7 @@ impl ObjectKeeper {
     fn begin_to_act(&mut self) {
         let now = (self.clock)();
         // B6: what was read while another replica acted may be old.
-        (self.reliable, self.poll, self.next_poll) = (Some(None), None, now);
+        (self.reliable, self.poll, self.next_poll) = (None, None, now);
         self.life.put_down(now);
     }
 
@@ -173,7 +173,7 @@ impl ObjectKeeper {
         let shared = self.keys.shared().clone();
         let mut delivered = shared.delivered.subscribe();
         self.publish(acts);
-        let awaits_listener = acts && matches!(self.reliable, Some(Some(_)));
+        let awaits_listener = acts && self.reliable.is_some();
         tokio::select! {
             biased;
             Some(done) = OptionFuture::from(self.session.as_mut()) => {
@@ -327,7 +327,7 @@ impl ObjectKeeper {
             }
             // Its owner has renewed it, or another cluster has ended it; or nobody knows. The next look shows that.
             Put::Conflict | Put::Failed(_) => {
-                self.others.wait_again(&end.cluster, now + self.parameters().longest_request())
+                self.others.wait_again(&end.cluster, now + self.parameters().longest_request());
             }
         }
         self.next_poll = now;
@@ -342,8 +342,8 @@ impl ObjectKeeper {
             }
             Err(failure) => Some(failure),
         };
-        if failed.is_none() && self.reliable == Some(None) {
-            self.reliable = Some(Some(shared.view().index()));
+        if failed.is_none() && self.reliable.is_none() {
+            self.reliable = Some(shared.view().index());
         }
         shared.tell();
         shared.answered.send_replace((asked, failed));
@@ -427,7 +427,7 @@ impl ObjectKeeper {
     fn publish(&self, acts: bool) {
         let now = (self.clock)();
         let delivered = *self.keys.shared().delivered.borrow();
-        let reliable = self.reliable.flatten().is_some_and(|index| delivered >= index);
+        let reliable = self.reliable.is_some_and(|index| delivered >= index);
         let validity = match self.life.validity(now) {
             _ if !acts => LockValidity::Unknown,
             LockValidity::Until(_) if !reliable => LockValidity::Unknown,
