@@ -159,8 +159,8 @@ impl ConsulKeys {
         // If another session of this cluster holds the lock, the lock moves to this one without a gap. This needs several sessions.
         let others = match expected {
             Some(_) if own.len() > 1 => {
-                let held = self.read(key).await?.and_then(|entry| entry.session);
-                held.filter(|held| *held != session && own.contains(held))
+                let holder = self.read(key).await?.and_then(|entry| entry.session);
+                holder.filter(|holder| *holder != session && own.contains(holder))
             }
             _ => None,
         };

@@ -272,6 +272,7 @@ async fn keys_whose_keeper_is_gone_can_no_longer_be_listed() {
     .await;
 }
 
+/// B6.
 #[tokio::test(start_paused = true)]
 async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since_it_acts() {
     virtually(async {
