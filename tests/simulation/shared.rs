@@ -1,0 +1,168 @@
+//! The store that the clusters share, whichever it is: what happens to it, and what is seen of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lictor::controller::Clients;
+use serde_json::{Value, json};
+
+use crate::excuse::Loss;
+use crate::servers::bucket::{self, Bucket};
+use crate::servers::client::{Listener, connect};
+use crate::servers::consul::Consul;
+use crate::servers::link::Link;
+use crate::world::CLUSTERS;
+
+/// The name of the class.
+pub const CLASS: &str = "shared";
+
+#[derive(Clone)]
+pub enum Shared {
+    Consul(Arc<Consul>),
+    Bucket(Arc<Bucket>),
+}
+
+impl Shared {
+    /// What the class of a cluster says of it.
+    pub fn spec(&self, cluster: &str, layout: &str) -> (&'static str, Value) {
+        match self {
+            Self::Consul(_) => {
+                ("consul", json!({"address": "http://consul.example:8500", "clusterName": cluster, "record": layout}))
+            }
+            Self::Bucket(_) => ("bucket", json!({"url": "s3://locks/lictor", "clusterName": cluster})),
+        }
+    }
+
+    /// How a replica reaches it.
+    pub fn clients(&self, link: Arc<Link>, listener: Listener) -> Clients {
+        match self {
+            Self::Consul(consul) => Clients::default().with_consul(connect(consul.clone(), link, listener)),
+            Self::Bucket(bucket) => Clients::default().with_bucket(bucket::open(bucket.clone(), link, listener)),
+        }
+    }
+
+    /// The clusters whose sessions have ended while they held a lock, since this was asked last.
+    pub fn lost(&self) -> Vec<(usize, Loss)> {
+        let number = |of: &dyn Fn(&str) -> bool| CLUSTERS.iter().position(|cluster| of(cluster));
+        match self {
+            Self::Consul(consul) => {
+                let of = |session: &String| number(&|cluster| session.starts_with(&sessions_of(cluster)));
+                consul.expired().iter().filter_map(of).map(|cluster| (cluster, Loss::Expired)).collect()
+            }
+            Self::Bucket(bucket) => {
+                let loss = |ended: &bucket::Ended| {
+                    let cluster = number(&|cluster| ended.cluster == *cluster)?;
+                    Some((cluster, if ended.by_owner { Loss::Replaced } else { Loss::Ended }))
+                };
+                bucket.ended().iter().filter_map(loss).collect()
+            }
+        }
+    }
+
+    /// Whether Consul keeps the sessions of a cluster for twice the TTL, as a real server does, or may end them sooner.
+    pub fn keep_for_long(&self, cluster: usize, long: bool) {
+        if let Self::Consul(consul) = self {
+            consul.keep_for_long(&sessions_of(CLUSTERS[cluster]), long);
+        }
+    }
+
+    /// Another server leads Consul.
+    pub fn change_leader(&self, leaderless: Duration) {
+        if let Self::Consul(consul) = self {
+            consul.change_leader(leaderless);
+        }
+    }
+
+    /// A person ends a cluster's session, and with it takes its locks; or does away with its object in a bucket, which takes them only when
+    /// the cluster itself, or another one, has noted it.
+    pub fn end_session(&self, cluster: usize, way: usize) -> Option<Loss> {
+        match self {
+            Self::Consul(consul) => {
+                let renewed = consul.end_session(&sessions_of(CLUSTERS[cluster]))?;
+                Some(Loss::Destroyed { renewed })
+            }
+            Self::Bucket(bucket) if way % 2 > 0 => {
+                bucket.spoil_session(CLUSTERS[cluster], way % 4 > 1);
+                None
+            }
+            Self::Bucket(bucket) => {
+                let renewed = bucket.end_session(CLUSTERS[cluster])?;
+                Some(Loss::EndedByHand { renewed })
+            }
+        }
+    }
+
+    /// A third cluster with copied values has a session of this cluster's name for as long.
+    pub fn come_as(&self, cluster: usize, lasts: u64) {
+        match self {
+            Self::Consul(consul) => consul.come_as(&sessions_of(CLUSTERS[cluster]), lasts),
+            Self::Bucket(bucket) => drop(tokio::spawn(bucket.clone().come_as(CLUSTERS[cluster], lasts))),
+        }
+    }
+
+    /// The cluster whose session holds a lock.
+    pub fn holder(&self, key: &str) -> Option<usize> {
+        match self {
+            Self::Consul(consul) => {
+                let session = consul.holder(key)?;
+                CLUSTERS.iter().position(|cluster| session.starts_with(&sessions_of(cluster)))
+            }
+            Self::Bucket(bucket) => {
+                let holder = bucket.holder(key)?;
+                CLUSTERS.iter().position(|cluster| holder == *cluster)
+            }
+        }
+    }
+
+    /// A person deletes a key, or puts something else there, which leaves the lock as it is. Returns whether it was deleted.
+    pub fn spoil(&self, key: &str, deletes: bool) -> bool {
+        match self {
+            Self::Consul(consul) => consul.spoil(key, deletes),
+            Self::Bucket(bucket) => bucket.spoil(key, deletes),
+        }
+    }
+
+    /// A person deletes what a person has put there. Returns whether there was anything.
+    pub fn clear(&self, key: &str) -> bool {
+        match self {
+            Self::Consul(consul) => consul.clear(key),
+            Self::Bucket(bucket) => bucket.clear(key),
+        }
+    }
+
+    /// The record in a lock.
+    pub fn record(&self, key: &str) -> Option<Value> {
+        match self {
+            Self::Consul(consul) => consul.value(key).and_then(|value| serde_json::from_slice(&value).ok()),
+            Self::Bucket(bucket) => bucket.value(key),
+        }
+    }
+
+    /// Somebody writes another record into a key, which leaves the lock as it is.
+    pub fn forge(&self, key: &str, edit: impl FnOnce(&mut Value)) {
+        let Some(mut record) = self.record(key).filter(Value::is_object) else { return };
+        edit(&mut record);
+        self.put(key, record);
+    }
+
+    /// Somebody writes something into a key, which leaves the lock as it is.
+    pub fn put(&self, key: &str, value: Value) {
+        match self {
+            Self::Consul(consul) => consul.put(key, &value),
+            Self::Bucket(bucket) => bucket.put(key, value),
+        }
+    }
+
+    /// What happened to it since this was asked last.
+    pub fn told(&self) -> Vec<String> {
+        match self {
+            Self::Consul(consul) => consul.told(),
+            Self::Bucket(_) => Vec::new(),
+        }
+    }
+}
+
+/// How the sessions of a cluster are named in Consul.
+fn sessions_of(cluster: &str) -> String {
+    format!("lictor/{cluster}/")
+}
