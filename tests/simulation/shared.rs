@@ -1,12 +1,13 @@
 //! The store that the clusters share, whichever it is: what happens to it, and what is seen of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lictor::controller::Clients;
 use serde_json::{Value, json};
 
 use crate::excuse::Loss;
+use crate::judge::Judge;
 use crate::servers::bucket::{self, Bucket};
 use crate::servers::client::{Listener, connect};
 use crate::servers::consul::Consul;
@@ -41,22 +42,22 @@ impl Shared {
         }
     }
 
-    /// The clusters whose sessions have ended while they held a lock, since this was asked last.
-    pub fn lost(&self) -> Vec<(usize, Loss)> {
-        let number = |of: &dyn Fn(&str) -> bool| CLUSTERS.iter().position(|cluster| of(cluster));
-        match self {
-            Self::Consul(consul) => {
-                let of = |session: &String| number(&|cluster| session.starts_with(&sessions_of(cluster)));
-                consul.expired().iter().filter_map(of).map(|cluster| (cluster, Loss::Expired)).collect()
+    /// The clusters whose sessions Consul has ended while they held a lock, since this was asked last.
+    pub fn expired(&self) -> Vec<usize> {
+        let Self::Consul(consul) = self else { return Vec::new() };
+        let expired = consul.expired();
+        let of = |cluster: &usize| expired.iter().any(|session| session.starts_with(&sessions_of(CLUSTERS[*cluster])));
+        (0..CLUSTERS.len()).filter(of).collect()
+    }
+
+    /// Tells the judge of each session that ends in a bucket while it holds a lock: another cluster can have the lock at once.
+    pub fn tell(&self, judge: Arc<Mutex<Judge>>) {
+        let Self::Bucket(bucket) = self else { return };
+        bucket.observe(move |cluster, by_owner| {
+            if let Some(cluster) = CLUSTERS.iter().position(|name| *name == cluster) {
+                judge.lock().unwrap().lose(cluster, if by_owner { Loss::Replaced } else { Loss::Ended });
             }
-            Self::Bucket(bucket) => {
-                let loss = |ended: &bucket::Ended| {
-                    let cluster = number(&|cluster| ended.cluster == *cluster)?;
-                    Some((cluster, if ended.by_owner { Loss::Replaced } else { Loss::Ended }))
-                };
-                bucket.ended().iter().filter_map(loss).collect()
-            }
-        }
+        });
     }
 
     /// Whether Consul keeps the sessions of a cluster for twice the TTL, as a real server does, or may end them sooner.

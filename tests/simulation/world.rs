@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment, run_kubelets};
-use crate::excuse::Condition;
+use crate::excuse::{Condition, Loss};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
 use crate::mill::Mill;
@@ -157,6 +157,7 @@ impl World {
             tokio::spawn(run_kubelets(api.clone(), programs.clone(), prng(4), log.clone()));
             clusters.push(Cluster { api, programs, users, mill, replicas, undoing: Mutex::default() });
         }
+        shared.tell(judge.clone());
         tokio::spawn(watch_over(judge.clone(), shared.clone()));
         Self { log, judge, shared, clusters, differs, begun: Instant::now() }
     }
@@ -305,16 +306,16 @@ impl World {
     }
 }
 
-/// Tells the judge that time passes, and which locks are given away. A take-over by a standby rests on Consul's keeping a session
+/// Tells the judge that time passes, and which locks Consul gives away. A take-over by a standby rests on Consul's keeping a session
 /// for twice the TTL; everything else on what Consul promises, which is the TTL.
 async fn watch_over(judge: Arc<Mutex<Judge>>, shared: Shared) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let lost = shared.lost();
+        let expired = shared.expired();
         let mut judge = judge.lock().unwrap();
         judge.pass();
-        for (cluster, loss) in lost {
-            judge.lose(cluster, loss);
+        for cluster in expired {
+            judge.lose(cluster, Loss::Expired);
         }
         for cluster in 0..CLUSTERS.len() {
             shared.keep_for_long(cluster, !judge.is_settled(cluster));

@@ -24,6 +24,10 @@ const BY_HAND: &str = "by hand";
 const NAMESAKE: &str = "elsewhere";
 const RENEWS: Duration = Duration::from_secs(5);
 
+/// Is told of each session that ends and held a key: its cluster, and whether that cluster ended the session itself, or made another one in
+/// its place.
+type Observer = Box<dyn Fn(&str, bool) + Send>;
+
 /// A bucket.
 pub struct Bucket {
     state: Mutex<State>,
@@ -37,16 +41,7 @@ struct State {
     writes: u64,
     /// The live session of each cluster, and when it was renewed last.
     live: BTreeMap<String, (String, Instant)>,
-    ended: Vec<Ended>,
-}
-
-/// A session that has ended and held a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The cluster whose session it was.
-    pub cluster: String,
-    /// Whether that cluster ended the session itself, or made another one in its place.
-    pub by_owner: bool,
+    observer: Option<Observer>,
 }
 
 impl Bucket {
@@ -98,9 +93,9 @@ impl Bucket {
 
     // What is seen of it
 
-    /// The sessions that have ended and held a key, since this was asked last.
-    pub fn ended(&self) -> Vec<Ended> {
-        std::mem::take(&mut self.lock().ended)
+    /// From now on, this is told of each session that a request ends and that held a key.
+    pub fn observe(&self, observer: impl Fn(&str, bool) + Send + 'static) {
+        self.lock().observer = Some(Box::new(observer));
     }
 
     /// The cluster whose live session holds a key.
@@ -235,7 +230,7 @@ impl State {
             };
             if self.objects.iter().any(|(name, object)| name.starts_with("locks/") && of_session(&object.content)) {
                 let by_owner = object.writer.split('/').next() == Some(cluster);
-                self.ended.push(Ended { cluster: cluster.to_owned(), by_owner });
+                self.observer.iter().for_each(|told| told(cluster, by_owner));
             }
             self.live.remove(cluster);
         }
