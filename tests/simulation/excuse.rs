@@ -71,6 +71,8 @@ pub enum Loss {
     EndedByHand { renewed: u64 },
     /// A person deleted the key.
     Deleted,
+    /// A person put the bucket back to a state in which another cluster has the lock, or nobody.
+    PutBack,
 }
 
 impl Loss {
@@ -81,6 +83,8 @@ impl Loss {
             Self::Deleted => TTL,
             // By its own clock, the cluster has given up its leader before another one may end its session; or it did so itself.
             Self::Ended | Self::Replaced => 0,
+            // Whoever acts looks into the bucket before another cluster promotes (C7).
+            Self::PutBack => TTL / 3 + GIVES_UP,
             Self::EndedByHand { renewed } => (TTL / 3).saturating_sub(renewed) + GIVES_UP,
         }
     }

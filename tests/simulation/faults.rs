@@ -13,6 +13,7 @@ use crate::judge::{Group, SHARED, WORKLOAD};
 use crate::process::EPOCH;
 use crate::servers::api::Object;
 use crate::servers::link::{Link, Weather};
+use crate::shared::Shared;
 use crate::users::{LEASES, SCOPES, followed_lease};
 use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World};
 
@@ -106,6 +107,8 @@ pub enum What {
     /// A third cluster was installed with copied values: its session has the cluster's name. It is the younger one, or the cluster's own
     /// session ends just then, and it is the older one.
     Namesake,
+    /// A person keeps the state of the bucket, and puts it back later.
+    PutBack,
 }
 
 /// The resources whose watches fall silent together.
@@ -258,6 +261,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(edited_while_cut(prng, until));
             faults.extend(namesakes(prng, until));
             faults.extend(former(prng, until));
+            faults.extend(put_back(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -365,6 +369,12 @@ fn namesakes(prng: &mut Prng, until: u64) -> Vec<Fault> {
     scattered(prng, times, until, &[15_000, 60_000], of_cluster(What::Namesake, 2))
 }
 
+/// Beside all others, in some of the seeds: a bucket that is put back to an earlier state (C7).
+fn put_back(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = usize::from(prng.percent(20));
+    scattered(prng, times, until, &[8_000, 30_000, 90_000], of_cluster(What::PutBack, 1_000))
+}
+
 /// Beside all others, in some of the seeds: an election that deletes former leaders (E1, E2).
 fn former(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = usize::from(prng.percent(40));
@@ -449,7 +459,7 @@ impl fmt::Display for Fault {
         let cluster = CLUSTERS[*cluster];
         write!(f, "{:4}.{:03} s, for {}.{:03} s: {what:?} ", at / 1000, at % 1000, lasts / 1000, lasts % 1000)?;
         match what {
-            What::ConsulLeader | What::KeyByHand => Ok(()),
+            What::ConsulLeader | What::KeyByHand | What::PutBack => Ok(()),
             What::Compaction | What::LeaseByHand | What::SessionEnds | What::StoreOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
@@ -492,6 +502,7 @@ impl Fault {
                 }
                 world.shared.come_as(cluster, self.lasts);
             }
+            What::PutBack => world.shared.keep(self.at),
             What::LeaseByHand => self.spoil_lease(world),
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
@@ -540,6 +551,7 @@ impl Fault {
             | What::Withdrawn
             | What::Former
             | What::Switchover => {}
+            What::PutBack => self.put_back(world),
             What::Followed => self.leave_lock(world),
             What::Denied | What::Behind | What::Forged | What::Undone => apply(self, world, false),
             What::Silence => self.silence(world, &[]),
@@ -668,6 +680,24 @@ impl Fault {
         }
     }
 
+    /// Somebody puts the bucket back. What the clusters know of the terms since then is in their own objects alone.
+    fn put_back(&self, world: &World) {
+        let holders = || [SHARED, WORKLOAD].map(|app| world.shared.holder(&key_of(app)));
+        let before = holders();
+        world.shared.put_back(self.at);
+        let mut judge = world.judge.lock().unwrap();
+        for (before, after) in before.into_iter().zip(holders()) {
+            if let Some(robbed) = before.filter(|_| after != before) {
+                judge.lose(robbed, Loss::PutBack);
+            }
+        }
+        if matches!(world.shared, Shared::Bucket(_)) {
+            judge.forget_shared(
+                world.clusters.iter().map(|cluster| cluster.known_term(SHARED)).min().unwrap_or_default(),
+            );
+        }
+    }
+
     fn spoil_lease(&self, world: &World) {
         let api = &world.clusters[self.cluster].api;
         let Some(lease) = LEASES.into_iter().find(|lease| api.get("leases", NAMESPACE, lease).is_some()) else {
@@ -687,13 +717,12 @@ impl Fault {
 
     fn spoil_key(&self, world: &World) {
         let key = self.key();
-        rob(world, &key, || world.shared.spoil(&key, self.number.is_multiple_of(2)));
+        rob(world, &key, || world.shared.spoil(&key, self.number));
     }
 
     /// The key of a lock that clusters share.
     fn key(&self) -> String {
-        let app = if self.pod.starts_with(WORKLOAD) { WORKLOAD } else { SHARED };
-        format!("services/{NAMESPACE}/{app}/leader")
+        key_of(if self.pod.starts_with(WORKLOAD) { WORKLOAD } else { SHARED })
     }
 
     fn leader_label(&self, world: &World) -> (&'static str, &'static str) {
@@ -816,6 +845,11 @@ impl Fault {
             _ => {}
         }
     }
+}
+
+/// The key of the lock of an election that clusters share.
+fn key_of(app: &str) -> String {
+    format!("services/{NAMESPACE}/{app}/leader")
 }
 
 /// A person does something to the key with the lock; if it is deleted, the cluster that holds the lock has lost it.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::excuse::Loss;
 use crate::judge::Judge;
-use crate::servers::bucket::{self, Bucket};
+use crate::servers::bucket::{self, BY_HAND, Bucket};
 use crate::servers::client::{Listener, connect};
 use crate::servers::consul::Consul;
 use crate::servers::link::Link;
@@ -101,6 +101,20 @@ impl Shared {
         }
     }
 
+    /// A person keeps the present state of a bucket.
+    pub fn keep(&self, number: u64) {
+        if let Self::Bucket(bucket) = self {
+            bucket.keep(number);
+        }
+    }
+
+    /// A person puts a bucket back to the state that was kept by this number.
+    pub fn put_back(&self, number: u64) {
+        if let Self::Bucket(bucket) = self {
+            bucket.put_back(number);
+        }
+    }
+
     /// The cluster whose session holds a lock.
     pub fn holder(&self, key: &str) -> Option<usize> {
         match self {
@@ -115,11 +129,19 @@ impl Shared {
         }
     }
 
-    /// A person deletes a key, or puts something else there, which leaves the lock as it is. Returns whether it was deleted.
-    pub fn spoil(&self, key: &str, deletes: bool) -> bool {
+    /// A person deletes a key, or puts something else there, which leaves the lock as it is, unless that is all of an object in a bucket.
+    /// Returns whether the lock is gone.
+    pub fn spoil(&self, key: &str, way: usize) -> bool {
         match self {
-            Self::Consul(consul) => consul.spoil(key, deletes),
-            Self::Bucket(bucket) => bucket.spoil(key, deletes),
+            Self::Consul(consul) => consul.spoil(key, way.is_multiple_of(2)),
+            Self::Bucket(bucket) => {
+                match way % 4 {
+                    0 | 2 => bucket.delete(key),
+                    1 => bucket.forge(key, |value| *value = json!(BY_HAND)),
+                    _ => bucket.overwrite(key, BY_HAND.as_bytes()),
+                }
+                way % 4 != 1
+            }
         }
     }
 

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep};
 use super::client::Listener;
 use super::link::{Link, Lost, Mishap};
 
-/// What a person writes as the value of a key.
-const BY_HAND: &str = "by hand";
+/// What a person writes.
+pub const BY_HAND: &str = "by hand";
 /// The installation that has a cluster's name by mistake, and how often it renews its session.
 const NAMESAKE: &str = "elsewhere";
 const RENEWS: Duration = Duration::from_secs(5);
@@ -42,6 +42,8 @@ struct State {
     /// The live session of each cluster, and when it was renewed last.
     live: BTreeMap<String, (String, Instant)>,
     observer: Option<Observer>,
+    /// Earlier states.
+    kept: BTreeMap<u64, BTreeMap<String, Object>>,
 }
 
 impl Bucket {
@@ -136,14 +138,9 @@ impl Bucket {
         }
     }
 
-    /// A person deletes a key, or puts something else there, which leaves the session that holds it as it is. Returns whether it was deleted.
-    pub fn spoil(&self, key: &str, deletes: bool) -> bool {
-        if deletes {
-            self.lock().objects.remove(&of_key(key));
-        } else {
-            self.forge(key, |value| *value = json!(BY_HAND));
-        }
-        deletes
+    /// A person deletes a key.
+    pub fn delete(&self, key: &str) {
+        self.lock().objects.remove(&of_key(key));
     }
 
     /// Somebody writes another value into a key.
@@ -169,8 +166,32 @@ impl Bucket {
 
     /// A person deletes what a person has put there. Returns whether there was anything.
     pub fn clear(&self, key: &str) -> bool {
-        let by_hand = self.value(key).is_some_and(|value| value == BY_HAND);
-        by_hand && self.lock().objects.remove(&of_key(key)).is_some()
+        let mut state = self.lock();
+        let is_value = state.key(key).and_then(|object| object.value).is_some_and(|value| value == BY_HAND);
+        let is_all = state.objects.get(&of_key(key)).is_some_and(|object| object.content == BY_HAND.as_bytes());
+        (is_value || is_all) && state.objects.remove(&of_key(key)).is_some()
+    }
+
+    /// A person keeps the present state by this number.
+    pub fn keep(&self, number: u64) {
+        let mut state = self.lock();
+        let objects = state.objects.clone();
+        state.kept.insert(number, objects);
+    }
+
+    /// A person puts everything back to an earlier state. The objects have new tags, unless these come from the contents.
+    pub fn put_back(&self, number: u64) {
+        let mut state = self.lock();
+        let Some(earlier) = state.kept.remove(&number) else { return };
+        (state.objects, state.live) = Default::default();
+        for (name, object) in earlier {
+            self.write(&mut state, &name, object.content);
+        }
+        let objects = std::mem::take(&mut state.objects);
+        for (name, object) in &objects {
+            state.note_session(name, &object.content);
+        }
+        state.objects = objects;
     }
 
     /// A third cluster with copied values renews a session of this cluster's name for as long, if the name is free.
