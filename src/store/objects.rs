@@ -115,3 +115,59 @@ impl Keys for ObjectKeys {
         format!("delete the object locks/{name}.json")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use lictor_core::Uid;
+    use lictor_locks::consul::Role;
+    use lictor_locks::objects::{KeyObject, ObjectKeeper, ObjectSettings};
+    use lictor_objects::{Memory, Objects, Put};
+    use lictor_process::monotonic;
+
+    use super::*;
+    use crate::store::{LockStore, StoreEvent};
+
+    async fn write(objects: &Memory, version: u64) {
+        let name = "locks/p/web.json";
+        let before = objects.get(name).await.unwrap().map(|object| object.tag);
+        let object = KeyObject { version, created: 1, session: None, value: Some(serde_json::json!({})) };
+        let put = objects.put(name, before.as_ref(), serde_json::to_vec(&object).unwrap()).await;
+        assert!(matches!(put, Put::Done(_)), "{put:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_store_was_put_back_is_told_once() {
+        let objects = Arc::new(Memory::polled());
+        write(&objects, 5).await;
+        let settings = ObjectSettings {
+            cluster: "west".into(),
+            installation: "a".into(),
+            writer: "west-1".into(),
+            ttl: Duration::from_secs(15),
+            poll: Duration::from_secs(1),
+        };
+        let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
+        let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
+        let (_role, roles) = tokio::sync::watch::channel(Role::Acting);
+        tokio::spawn(keeper.run(roles));
+        let (cluster, installation) = ("west".to_owned(), Uid("a".into()).0);
+        let id = StoreId("bucket/a".into());
+        let mut events =
+            ObjectParameters { id, keys, cluster, installation, suspicion, refusals }.store(sessions).watch();
+        while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
+        for version in [4, 6, 3] {
+            write(&objects, version).await;
+            let mut rewound = 0;
+            let told = async {
+                while let Some(event) = events.next().await {
+                    rewound += usize::from(matches!(event, StoreEvent::Rewound(..)));
+                }
+            };
+            let _ = tokio::time::timeout(Duration::from_secs(20), told).await;
+            assert_eq!(rewound, usize::from(version < 5), "version {version}");
+        }
+    }
+}

@@ -124,23 +124,20 @@ fn forgery(fault: &Fault) -> (&'static str, usize) {
     (if how == 7 { WORKLOAD } else { SHARED }, how)
 }
 
-/// Somebody who may write below the prefix in Consul writes what no cluster has written. The lock stays whose it is.
+/// Somebody who may write below the prefix in the shared store writes what no cluster has written. The lock stays whose it is.
 fn forge(fault: &Fault, world: &World) {
     let (app, how) = forgery(fault);
     let key = format!("services/{NAMESPACE}/{app}/leader");
     if how == 6 {
         let cluster = CLUSTERS[fault.cluster];
-        let Some(record) = world.consul.value(&key).and_then(|value| serde_json::from_slice::<Value>(&value).ok())
-        else {
-            return;
-        };
+        let Some(record) = world.shared.record(&key) else { return };
         let bid = json!({
             "cluster": cluster, "namespace": NAMESPACE, "name": app, "switchover": "nobody", "saw": 1, "eligible": true,
             "record": record,
         });
-        return world.consul.put(&format!("{key}/.bid/{cluster}"), &bid);
+        return world.shared.put(&format!("{key}/.bid/{cluster}"), bid);
     }
-    world.consul.forge(&key, |record| {
+    world.shared.forge(&key, |record| {
         if (fault.number / FORGERIES).is_multiple_of(2) {
             record["termByVersion"] = json!(false);
         }

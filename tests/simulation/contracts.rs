@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt;
 use lictor::kubernetes::Namespaces;
-use lictor::store::{ConsulParameters, LeaseStore, LockStore, Owner, SharedStore};
+use lictor::store::{ConsulParameters, LeaseStore, LockStore, ObjectParameters, Owner, SharedStore};
 use lictor_consul::Settings;
 use lictor_core::{Key, LockValidity, StoreId, Uid};
 use lictor_locks::Layout;
 use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings};
+use lictor_locks::objects::{ObjectKeeper, ObjectSettings};
 use lictor_process::monotonic;
 use lictor_testing::contract::World;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::servers::api::ApiServer;
+use crate::servers::bucket::{Bucket, way};
 use crate::servers::client::{connect, kubernetes};
 use crate::servers::consul::{Consul, Request};
 use crate::servers::link::Link;
@@ -188,4 +191,100 @@ mod consul_by_leader_name {
 mod consul_in_two_layouts {
     use super::*;
     lictor_testing::contract!(|_test| InConsul::new(Layout::LeaderName, Layout::Record));
+}
+
+struct InBucket {
+    bucket: Arc<Bucket>,
+    store: SharedStore,
+    other: SharedStore,
+    _roles: [watch::Sender<Role>; 2],
+}
+
+impl InBucket {
+    async fn new(by_content: bool) -> Self {
+        let bucket = Bucket::new(by_content);
+        let (store, role) = Self::store_of("west", &bucket).await;
+        let (other, others) = Self::store_of("east", &bucket).await;
+        Self { bucket, store, other, _roles: [role, others] }
+    }
+
+    /// The store of a cluster.
+    async fn store_of(cluster: &str, bucket: &Arc<Bucket>) -> (SharedStore, watch::Sender<Role>) {
+        let objects = way(bucket.clone(), Link::new(2), Arc::new(|_, _, _, _| {}), Duration::from_secs(3));
+        let settings = ObjectSettings {
+            cluster: cluster.into(),
+            installation: cluster.into(),
+            writer: format!("{cluster}/1"),
+            ttl: Duration::from_secs(10),
+            poll: Duration::from_millis(100),
+        };
+        let (role, roles) = watch::channel(Role::Acting);
+        let (keeper, keys, mut sessions) = ObjectKeeper::new(objects, settings, monotonic);
+        let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
+        tokio::spawn(keeper.run(roles));
+        let parameters = ObjectParameters {
+            id: StoreId("bucket/test".into()),
+            keys,
+            cluster: cluster.into(),
+            installation: cluster.into(),
+            suspicion,
+            refusals,
+        };
+        let store = parameters.store(sessions.clone());
+        // The session counts once a listener has taken the keys.
+        let mut listener = store.watch();
+        let listens = async { while listener.next().await.is_some() {} };
+        let valid = sessions.wait_for(|sessions| matches!(sessions.validity, LockValidity::Until(_)));
+        tokio::select! { () = listens => {}, valid = valid => drop(valid.unwrap()) }
+        (store, role)
+    }
+}
+
+impl World for InBucket {
+    fn store(&self) -> &dyn LockStore {
+        &self.store
+    }
+
+    fn other(&self) -> Option<&dyn LockStore> {
+        Some(&self.other)
+    }
+
+    async fn end_session(&self, id: &str) {
+        let (cluster, _) = id.split_once('/').unwrap();
+        self.bucket.end_session(cluster).unwrap();
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key { store: StoreId("bucket/test".into()), namespace: String::new(), name: format!("locks/{name}") }
+    }
+
+    fn owner(&self) -> Owner {
+        owner()
+    }
+
+    async fn put_foreign(&self, key: &Key) {
+        self.bucket.overwrite(&key.name, b"somebody's");
+    }
+
+    async fn damage(&self, key: &Key, way: usize) {
+        self.bucket.forge(&key.name, |value| match way {
+            0 => *value = json!("mine"),
+            1 => value["term"] = json!(null),
+            2 => *value = json!({}),
+            _ => value["holder"] = json!("b"),
+        });
+    }
+
+    const WAYS: usize = 4;
+}
+
+mod bucket {
+    use super::*;
+    lictor_testing::contract!(|_test| InBucket::new(false));
+}
+
+/// Equal contents have equal tags.
+mod bucket_by_content {
+    use super::*;
+    lictor_testing::contract!(|_test| InBucket::new(true));
 }

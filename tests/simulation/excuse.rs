@@ -1,6 +1,6 @@
 //! When a cluster may show a leader beside a newer one in the other cluster. docs/consul.md excepts two cases, and nothing else is
 //! excused here: nobody can act in the cluster, and its lock is lost; or a person took the lock away, by its session or by its key,
-//! while the cluster could not hear of it. All times are in milliseconds.
+//! while the cluster could not hear of it, or, in a bucket, before it has to. All times are in milliseconds.
 
 mod tests;
 
@@ -27,6 +27,9 @@ pub const TTL: u64 = 15_000;
 const LOCK_DELAY: u64 = 1_000;
 /// How often a session is renewed, and how soon anew after a failure, which is below 5 s each.
 const RENEWS: u64 = TTL / 3 + 5_000;
+/// How long after a session in a bucket has to be renewed its cluster has demoted, if a person has ended it: within the time that Consul's
+/// lock delay gives.
+const GIVES_UP: u64 = LOCK_DELAY;
 
 /// How a replica is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +38,8 @@ pub struct Condition {
     pub identity: Option<String>,
     /// From when on what it sends to the API server is carried out at once; none: something is wrong with its way there.
     pub reaches_api: Option<u64>,
-    /// From when on it hears of what happens in Consul at once; none: something is wrong with its way there.
-    pub hears_consul: Option<u64>,
+    /// From when on it hears of what happens in the shared store at once; none: something is wrong with its way there.
+    pub hears_store: Option<u64>,
     /// From when on nothing is wrong with its ways to both.
     pub well: Option<u64>,
 }
@@ -46,7 +49,7 @@ struct Replica {
     condition: Condition,
     /// Since when it runs and reaches the API server.
     able: Option<u64>,
-    /// Since when, or from when on, it runs and hears of what happens in Consul.
+    /// Since when, or from when on, it runs and hears of what happens in the shared store.
     hears: Option<u64>,
     /// Since when nothing is wrong with it.
     well: Option<u64>,
@@ -55,20 +58,34 @@ struct Replica {
 /// How a cluster loses a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Its session was not renewed in time.
+    /// Its session in Consul was not renewed in time.
     Expired,
-    /// A person destroyed its session, which had been renewed so long before.
+    /// Its session in a bucket was not renewed in time, and another cluster ended it (S3).
+    Ended,
+    /// Its operator has found that a person did away with the session's object in a bucket, and has made another session.
+    Replaced,
+    /// A person destroyed its session in Consul, which had been renewed so long before.
     Destroyed { renewed: u64 },
+    /// A person ended its session in a bucket, which had been renewed so long before. There is no lock delay, so another cluster can have
+    /// the lock before this one hears of it by its next renewal.
+    EndedByHand { renewed: u64 },
     /// A person deleted the key.
     Deleted,
+    /// A person put the bucket back to a state in which another cluster has the lock, or nobody.
+    PutBack,
 }
 
 impl Loss {
-    /// How long whoever acts has to hear of it, before another cluster can have the lock: they wait for a TTL when a key has vanished.
+    /// How long whoever acts need not have heard of it. When a key has vanished, the other clusters wait for a TTL.
     fn leaves(self) -> u64 {
         match self {
             Self::Expired | Self::Destroyed { .. } => LOCK_DELAY,
             Self::Deleted => TTL,
+            // By its own clock, the cluster has given up its leader before another one may end its session; or it did so itself.
+            Self::Ended | Self::Replaced => 0,
+            // Whoever acts looks into the bucket before another cluster promotes (C7).
+            Self::PutBack => TTL / 3 + GIVES_UP,
+            Self::EndedByHand { renewed } => (TTL / 3).saturating_sub(renewed) + GIVES_UP,
         }
     }
 }
@@ -100,7 +117,7 @@ impl Excuse {
         let same = replica.condition.identity == condition.identity;
         let able = condition.reaches_api.filter(|_| condition.identity.is_some());
         replica.able = able.map(|from| replica.able.filter(|_| same).unwrap_or(from.max(now)));
-        let hears = condition.hears_consul.filter(|_| condition.identity.is_some());
+        let hears = condition.hears_store.filter(|_| condition.identity.is_some());
         replica.hears = hears.map(|from| replica.hears.filter(|_| same).unwrap_or(from.max(now)));
         let well = condition.well.filter(|_| condition.identity.is_some());
         replica.well = well.map(|from| replica.well.filter(|_| same).unwrap_or(from.max(now)));
@@ -125,8 +142,9 @@ impl Excuse {
             self.unheard = Some(now);
         }
         self.pass(now);
-        let renews = how == Loss::Expired && keeps.is_some_and(|since| since + RENEWS + TTL <= now);
-        renews.then(|| "a session has ended whose operator runs and reaches Consul".into())
+        let renews =
+            matches!(how, Loss::Expired | Loss::Ended) && keeps.is_some_and(|since| since + RENEWS + TTL <= now);
+        renews.then(|| "a session has ended whose operator runs and reaches its store".into())
     }
 
     /// Time has passed.
@@ -138,12 +156,16 @@ impl Excuse {
         } else {
             self.idle.get_or_insert(now);
         }
-        if let Some((lost, Loss::Destroyed { renewed })) = self.lost
-            && now <= lost + LOCK_DELAY
-            && self.acting().and_then(|replica| replica.hears).is_none_or(|from| from > now)
+        if let Some((lost, how @ (Loss::Destroyed { renewed } | Loss::EndedByHand { renewed }))) = self.lost
+            && now <= lost + how.leaves()
         {
             // It may have had several sessions, of which the one that it knows to hold its lock was renewed last.
-            self.deaf = self.deaf.max(lost + TTL.saturating_sub(renewed));
+            let valid = lost + TTL.saturating_sub(renewed);
+            if self.acting().and_then(|replica| replica.hears).is_none_or(|from| from > now) {
+                self.deaf = self.deaf.max(valid);
+            } else if matches!(how, Loss::EndedByHand { .. }) {
+                self.deaf = self.deaf.max(valid.min(lost + how.leaves()));
+            }
         }
         let hears = self.hears_since();
         self.unheard = self.unheard.filter(|lost| hears.is_none_or(|since| since.max(*lost) + STEPS_ASIDE > now));
@@ -158,7 +180,7 @@ impl Excuse {
         self.replicas.iter().find(|replica| replica.condition.identity.as_ref() == Some(holder))
     }
 
-    /// Since when, or from when on, whoever acts hears of what happens in Consul.
+    /// Since when, or from when on, whoever acts hears of what happens in the shared store.
     fn hears_since(&self) -> Option<u64> {
         let (_, acts_since) = self.holder.as_ref()?;
         Some(self.acting()?.hears?.max(*acts_since))

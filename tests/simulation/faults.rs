@@ -13,8 +13,9 @@ use crate::judge::{Group, SHARED, WORKLOAD};
 use crate::process::EPOCH;
 use crate::servers::api::Object;
 use crate::servers::link::{Link, Weather};
+use crate::shared::Shared;
 use crate::users::{LEASES, SCOPES, followed_lease};
-use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World, sessions_of};
+use crate::world::{APPS, CLUSTERS, NAMESPACE, PODS, REPLICAS, World};
 
 /// Something that goes wrong at a moment, and is over some time later. All times are in milliseconds.
 #[derive(Clone, Debug)]
@@ -40,11 +41,11 @@ pub enum What {
     WallClock,
     /// Of a replica's way to the API server.
     Api(Trouble),
-    /// Of a replica's way to Consul.
-    Consul(Trouble),
+    /// Of a replica's way to the shared store.
+    Store(Trouble),
     /// Of all replicas of a cluster.
-    ConsulOfAll(Trouble),
-    /// Another server leads Consul.
+    StoreOfAll(Trouble),
+    /// Another server leads Consul. A bucket has no such thing.
     ConsulLeader,
     SessionEnds,
     /// The API server forgets what happened: watches have a gap.
@@ -106,6 +107,8 @@ pub enum What {
     /// A third cluster was installed with copied values: its session has the cluster's name. It is the younger one, or the cluster's own
     /// session ends just then, and it is the older one.
     Namesake,
+    /// A person keeps the state of the bucket, and puts it back later.
+    PutBack,
 }
 
 /// The resources whose watches fall silent together.
@@ -131,7 +134,7 @@ pub enum Trouble {
     Late,
     Twice,
     Errors,
-    /// Only of Consul: the token may not write keys any more.
+    /// Only of the shared store: nobody there may write keys any more.
     Unwritable,
 }
 
@@ -153,8 +156,8 @@ const KINDS: [What; 30] = [
     What::Terminate,
     What::WallClock,
     What::Api(Trouble::Slow),
-    What::Consul(Trouble::Slow),
-    What::ConsulOfAll(Trouble::Slow),
+    What::Store(Trouble::Slow),
+    What::StoreOfAll(Trouble::Slow),
     What::ConsulLeader,
     What::SessionEnds,
     What::Compaction,
@@ -210,9 +213,9 @@ const HANDED_ON: [What; 8] = [
 
 /// What hurts no operator and no API server: then the promise between clusters holds without an exception.
 const HARMLESS: [What; 9] = [
-    What::Consul(Trouble::Slow),
-    What::ConsulOfAll(Trouble::Slow),
-    What::ConsulOfAll(Trouble::Slow),
+    What::Store(Trouble::Slow),
+    What::StoreOfAll(Trouble::Slow),
+    What::StoreOfAll(Trouble::Slow),
     What::ConsulLeader,
     What::SessionEnds,
     What::Unready,
@@ -258,6 +261,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             faults.extend(edited_while_cut(prng, until));
             faults.extend(namesakes(prng, until));
             faults.extend(former(prng, until));
+            faults.extend(put_back(prng, until));
             return faults;
         }
         if base == HANDED_ON && prng.percent(30) {
@@ -265,7 +269,7 @@ pub fn plan(prng: &mut Prng, until: u64) -> Vec<Fault> {
             continue;
         }
         let mut what = prng.pick(&kinds).copied().unwrap_or(What::Unready);
-        if let What::Api(trouble) | What::Consul(trouble) | What::ConsulOfAll(trouble) = &mut what {
+        if let What::Api(trouble) | What::Store(trouble) | What::StoreOfAll(trouble) = &mut what {
             let late = (base == LATE || base == HANDED_ON) && prng.percent(70);
             *trouble = prng.pick(&TROUBLES).copied().filter(|_| !late).unwrap_or(Trouble::Late);
         }
@@ -356,13 +360,19 @@ fn followed(prng: &mut Prng, until: u64) -> Vec<Fault> {
 /// Beside all others, in some of the seeds: a token that may not write keys for a while (C15).
 fn unwritable(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(30) { [1, 2, 5][prng.below(3)] } else { 0 };
-    scattered(prng, times, until, &[3_000, 15_000, 70_000], of_cluster(What::ConsulOfAll(Trouble::Unwritable), 1_000))
+    scattered(prng, times, until, &[3_000, 15_000, 70_000], of_cluster(What::StoreOfAll(Trouble::Unwritable), 1_000))
 }
 
 /// Beside all others, in some of the seeds: another cluster of the same name (C14).
 fn namesakes(prng: &mut Prng, until: u64) -> Vec<Fault> {
     let times = if prng.percent(20) { 1 + prng.below(3) } else { 0 };
     scattered(prng, times, until, &[15_000, 60_000], of_cluster(What::Namesake, 2))
+}
+
+/// Beside all others, in some of the seeds: a bucket that is put back to an earlier state (C7).
+fn put_back(prng: &mut Prng, until: u64) -> Vec<Fault> {
+    let times = usize::from(prng.percent(20));
+    scattered(prng, times, until, &[8_000, 30_000, 90_000], of_cluster(What::PutBack, 1_000))
 }
 
 /// Beside all others, in some of the seeds: an election that deletes former leaders (E1, E2).
@@ -380,7 +390,7 @@ fn edited_while_cut(prng: &mut Prng, until: u64) -> Vec<Fault> {
         let (cluster, app) = (prng.below(CLUSTERS.len()), [SHARED, WORKLOAD][prng.below(2)]);
         let fault =
             |at, lasts, what| Fault { at, lasts, what, cluster, replica: 0, pod: format!("{app}-0"), number: 1 };
-        let cut = fault(at, lasts, What::ConsulOfAll(Trouble::BothCut));
+        let cut = fault(at, lasts, What::StoreOfAll(Trouble::BothCut));
         let edited = fault(at + 100 + draw(prng, 12_000), lasts + 15_000, What::KeyByHand);
         if edited.at + edited.lasts < until {
             all.extend([cut, edited]);
@@ -449,8 +459,8 @@ impl fmt::Display for Fault {
         let cluster = CLUSTERS[*cluster];
         write!(f, "{:4}.{:03} s, for {}.{:03} s: {what:?} ", at / 1000, at % 1000, lasts / 1000, lasts % 1000)?;
         match what {
-            What::ConsulLeader | What::KeyByHand => Ok(()),
-            What::Compaction | What::LeaseByHand | What::SessionEnds | What::ConsulOfAll(_) | What::TakenForGone => {
+            What::ConsulLeader | What::KeyByHand | What::PutBack => Ok(()),
+            What::Compaction | What::LeaseByHand | What::SessionEnds | What::StoreOfAll(_) | What::TakenForGone => {
                 write!(f, "of {cluster}")
             }
             What::Scope | What::Key | What::Rules | What::Unavailable | What::Namesake | What::Former => {
@@ -461,7 +471,7 @@ impl fmt::Display for Fault {
             }
             What::Denied | What::Behind | What::Forged | What::Undone => write!(f, "{}", shown(self)),
             What::Silence => write!(f, "of {cluster}/o{replica}, of {:?}", self.watches()),
-            What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Consul(_) => {
+            What::Kill | What::Stop | What::Terminate | What::WallClock | What::Api(_) | What::Store(_) => {
                 write!(f, "of {cluster}/o{replica}")
             }
             _ => write!(f, "of {cluster}/{pod}"),
@@ -481,17 +491,18 @@ impl Fault {
                 let by = i64::try_from(self.number).unwrap_or(0) * 1_000 - 500_000;
                 world.jump(cluster, replica, by);
             }
-            What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, true),
+            What::Api(_) | What::Store(_) | What::StoreOfAll(_) => self.make_trouble(world, true),
             What::ConsulLeader => {
-                world.consul.change_leader(std::time::Duration::from_millis(self.lasts.min(6_000)));
+                world.shared.change_leader(std::time::Duration::from_millis(self.lasts.min(6_000)));
             }
             What::SessionEnds => self.end_session(world),
             What::Namesake => {
                 if self.number == 0 {
                     self.end_session(world);
                 }
-                world.consul.come_as(&sessions_of(cluster), self.lasts);
+                world.shared.come_as(cluster, self.lasts);
             }
+            What::PutBack => world.shared.keep(self.at),
             What::LeaseByHand => self.spoil_lease(world),
             What::KeyByHand => self.spoil_key(world),
             What::Compaction => world.clusters[cluster].api.compact(),
@@ -526,7 +537,7 @@ impl Fault {
                 world.start(cluster, replica);
             }
             What::Stop => world.freeze(cluster, replica, false),
-            What::Api(_) | What::Consul(_) | What::ConsulOfAll(_) => self.make_trouble(world, false),
+            What::Api(_) | What::Store(_) | What::StoreOfAll(_) => self.make_trouble(world, false),
             What::Switchover if self.number.is_multiple_of(5) => {
                 world.clusters[cluster].api.remove("switchovers", NAMESPACE, &self.switchover());
             }
@@ -540,6 +551,7 @@ impl Fault {
             | What::Withdrawn
             | What::Former
             | What::Switchover => {}
+            What::PutBack => self.put_back(world),
             What::Followed => self.leave_lock(world),
             What::Denied | What::Behind | What::Forged | What::Undone => apply(self, world, false),
             What::Silence => self.silence(world, &[]),
@@ -565,7 +577,7 @@ impl Fault {
             // Where nobody held the lock, what is there is somebody else's, and left alone.
             What::KeyByHand => {
                 let key = self.key();
-                rob(world, &key, || world.consul.clear(&key));
+                rob(world, &key, || world.shared.clear(&key));
             }
             _ => self.touch(world, false),
         }
@@ -663,8 +675,26 @@ impl Fault {
 
     /// Somebody ends a cluster's session, and with it takes its locks.
     fn end_session(&self, world: &World) {
-        if let Some(renewed) = world.consul.end_session(&sessions_of(self.cluster)) {
-            world.judge.lock().unwrap().lose(self.cluster, Loss::Destroyed { renewed });
+        if let Some(loss) = world.shared.end_session(self.cluster, self.number) {
+            world.judge.lock().unwrap().lose(self.cluster, loss);
+        }
+    }
+
+    /// Somebody puts the bucket back. What the clusters know of the terms since then is in their own objects alone.
+    fn put_back(&self, world: &World) {
+        let holders = || [SHARED, WORKLOAD].map(|app| world.shared.holder(&key_of(app)));
+        let before = holders();
+        world.shared.put_back(self.at);
+        let mut judge = world.judge.lock().unwrap();
+        for (before, after) in before.into_iter().zip(holders()) {
+            if let Some(robbed) = before.filter(|_| after != before) {
+                judge.lose(robbed, Loss::PutBack);
+            }
+        }
+        if matches!(world.shared, Shared::Bucket(_)) {
+            judge.forget_shared(
+                world.clusters.iter().map(|cluster| cluster.known_term(SHARED)).min().unwrap_or_default(),
+            );
         }
     }
 
@@ -687,13 +717,12 @@ impl Fault {
 
     fn spoil_key(&self, world: &World) {
         let key = self.key();
-        rob(world, &key, || world.consul.spoil(&key, self.number.is_multiple_of(2)));
+        rob(world, &key, || world.shared.spoil(&key, self.number));
     }
 
     /// The key of a lock that clusters share.
     fn key(&self) -> String {
-        let app = if self.pod.starts_with(WORKLOAD) { WORKLOAD } else { SHARED };
-        format!("services/{NAMESPACE}/{app}/leader")
+        key_of(if self.pod.starts_with(WORKLOAD) { WORKLOAD } else { SHARED })
     }
 
     fn leader_label(&self, world: &World) -> (&'static str, &'static str) {
@@ -704,8 +733,8 @@ impl Fault {
         let replicas = &world.clusters[self.cluster].replicas;
         let (trouble, links): (Trouble, Vec<&std::sync::Arc<Link>>) = match self.what {
             What::Api(trouble) => (trouble, vec![&replicas[self.replica].to_api]),
-            What::Consul(trouble) => (trouble, vec![&replicas[self.replica].to_consul]),
-            What::ConsulOfAll(trouble) => (trouble, replicas.iter().map(|replica| &replica.to_consul).collect()),
+            What::Store(trouble) => (trouble, vec![&replicas[self.replica].to_store]),
+            What::StoreOfAll(trouble) => (trouble, replicas.iter().map(|replica| &replica.to_store).collect()),
             _ => return,
         };
         for link in links {
@@ -818,10 +847,14 @@ impl Fault {
     }
 }
 
+/// The key of the lock of an election that clusters share.
+fn key_of(app: &str) -> String {
+    format!("services/{NAMESPACE}/{app}/leader")
+}
+
 /// A person does something to the key with the lock; if it is deleted, the cluster that holds the lock has lost it.
 fn rob(world: &World, key: &str, act: impl FnOnce() -> bool) {
-    let holder = world.consul.holder(key).unwrap_or_default();
-    let robbed = (0..CLUSTERS.len()).find(|cluster| holder.starts_with(&sessions_of(*cluster)));
+    let robbed = world.shared.holder(key);
     if act()
         && let Some(robbed) = robbed
     {

@@ -289,6 +289,17 @@ impl Judge {
         }
     }
 
+    /// A person put the shared locks back to an earlier state: their terms go on from what each cluster knows by itself.
+    pub fn forget_shared(&mut self, known: Term) {
+        let shared = Group { app: SHARED.into(), cluster: None };
+        if let Some((term, leader)) = self.terms.get_mut(&shared).filter(|(term, _)| *term > known) {
+            (*term, *leader) = (known, String::new());
+        }
+        if let Some(term) = self.reached_in.get_mut(&shared) {
+            *term = known.min(*term);
+        }
+    }
+
     /// An API server made a change.
     pub fn see(&mut self, cluster: usize, change: &Change) {
         match change.resource.as_str() {

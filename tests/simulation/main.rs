@@ -1,5 +1,5 @@
-//! The operator's real loop, with kube's real client, over simulated API servers, a simulated Consul and simulated clocks, in
-//! virtual time; and the real loops of agents and their watchdogs, over the same servers (`agents/`). A seed decides everything, so a
+//! The operator's real loop, with kube's real client, over simulated API servers, a simulated Consul or bucket and simulated
+//! clocks, in virtual time; and the real loops of agents and their watchdogs, over the same servers (`agents/`). A seed decides everything, so a
 //! failure can be run again; it is shown with as few faults as it takes.
 //!
 //!     make simulate SEEDS=100000
@@ -24,6 +24,7 @@ mod run;
 mod scale;
 mod seeds;
 mod servers;
+mod shared;
 mod totals;
 mod users;
 mod words;

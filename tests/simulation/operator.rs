@@ -7,7 +7,6 @@ use lictor::controller::{Clients, Controller, Dial, Parameters, Purpose};
 use lictor::kubernetes::Namespaces;
 use lictor::store::LeaseStore;
 use lictor::telemetry::{Health, Metrics};
-use lictor_consul::Connect;
 use lictor_core::ClaimParameters;
 use lictor_locks::lease::{ClaimUpdate, Holder, LeaseClaim};
 use lictor_process::{Process, monotonic, spawn, spawn_in};
@@ -34,7 +33,7 @@ pub fn own_lease() -> String {
 }
 
 /// Starts a replica in a process.
-pub fn start(process: &Arc<Simulated>, identity: &str, client: kube::Client, consul: Connect, dial: Dial) -> Started {
+pub fn start(process: &Arc<Simulated>, identity: &str, client: kube::Client, clients: Clients, dial: Dial) -> Started {
     let own = Holder { identity: identity.to_owned(), ..Holder::default() };
     let parameters = ClaimParameters::of_replica(LEASE);
     let (stop, stopping) = watch::channel(false);
@@ -54,7 +53,7 @@ pub fn start(process: &Arc<Simulated>, identity: &str, client: kube::Client, con
             lease_duration: LEASE,
             own_namespace: OWN_NAMESPACE.into(),
             request_timeout: timeout,
-            clients: Clients::default().with_consul(consul),
+            clients,
             dial,
             doubt: claim.doubt(),
         };

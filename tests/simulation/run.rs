@@ -117,7 +117,7 @@ async fn wait_until(world: &World, at: u64) {
 }
 
 fn verdict(world: &World) -> Option<String> {
-    for line in world.consul.told() {
+    for line in world.shared.told() {
         world.log.note(|| format!("consul: {line}"));
     }
     world.judge.lock().unwrap().verdict.clone()

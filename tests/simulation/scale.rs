@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use lictor::controller::Clients;
 use lictor_consul::{Broken, Received, Sent, Transport};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -165,9 +166,14 @@ impl World {
                 let meter = world.meter.clone();
                 let noted = move |way| Arc::new(Noted { way, meter: meter.clone() }) as Arc<dyn Transport>;
                 let nothing: Listener = Arc::new(|_, _, _, _| {});
-                let consul = connect_by(world.consul.clone(), Link::new(2 * seed + 1), nothing, noted);
+                let clients = Clients::default().with_consul(connect_by(
+                    world.consul.clone(),
+                    Link::new(2 * seed + 1),
+                    nothing,
+                    noted,
+                ));
                 let dial = Arc::new(Programs::default()).dial();
-                let started = start(&process, &format!("c{number}-o{replica}"), client, consul, dial);
+                let started = start(&process, &format!("c{number}-o{replica}"), client, clients, dial);
                 cluster.replicas.push((process, started));
             }
         }

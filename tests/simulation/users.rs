@@ -10,6 +10,7 @@ use crate::controllers::CRON_JOB;
 use crate::judge::WORKLOAD;
 use crate::log::Log;
 use crate::servers::api::ApiServer;
+use crate::shared::CLASS;
 use crate::world::{APPS, NAMESPACE};
 
 /// The Deployment that has to be available where the workloads run.
@@ -55,7 +56,7 @@ impl Spec {
     fn json(self, app: &str) -> Value {
         let mut spec = json!({"paused": self.paused});
         if app != LEASES[0] {
-            spec["className"] = json!("consul");
+            spec["className"] = json!(CLASS);
         }
         if app == WORKLOAD {
             let deployment = json!({"kind": "Deployment", "name": WORKLOAD, "replicas": 2});

@@ -34,6 +34,9 @@ pub fn change(cluster: &str, change: &Change) -> Option<String> {
 /// A request that was carried out.
 pub fn request(who: &str, method: &str, path: &str, body: &[u8], status: u16) -> Option<String> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    if let Some(object) = path.strip_prefix("bucket/") {
+        return (method != "GET").then(|| format!("{who}: bucket: {object}: {} -> {status}", object_in_bucket(&body)));
+    }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let name = parts.last().copied().unwrap_or_default();
     if parts.contains(&"switchovers") && name == "status" {
@@ -74,6 +77,23 @@ pub fn request(who: &str, method: &str, path: &str, body: &[u8], status: u16) ->
         _ => format!("{method} {path}"),
     };
     Some(format!("{who}: {} {asked} -> {status}", method.to_lowercase()))
+}
+
+/// What is written there.
+fn object_in_bucket(object: &Value) -> String {
+    if object["renewals"].is_u64() {
+        let end = if object["ended"] == true { ", ended" } else { "" };
+        return format!("{} {}{end}", word(&object["id"]), object["renewals"]);
+    }
+    let (value, session) = (&object["value"], &object["session"]["id"]);
+    format!(
+        "at {} {}, held by {}, {} in term {}",
+        object["version"],
+        word(&value["cluster"]),
+        word(session),
+        word(&value["holder"]["pod"]),
+        value["term"]
+    )
 }
 
 fn operation(operation: &Value) -> String {

@@ -1,5 +1,5 @@
-//! Two clusters with two replicas of the operator each, which share a Consul: in each an election whose lock is in a Lease, and a
-//! part of one whose lock is in Consul.
+//! Two clusters with two replicas of the operator each, which share a Consul or a bucket: in each an election whose lock is in a Lease, and
+//! a part of one whose lock is in the shared store.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,9 +22,11 @@ use crate::operator::{CONTROLLER, OWN_NAMESPACE, Started, own_lease, start};
 use crate::process::Simulated;
 use crate::programs::{Programs, address};
 use crate::servers::api::{ApiServer, Object};
-use crate::servers::client::{Listener, Passing, Witness, connect, kubernetes_seen};
+use crate::servers::bucket::Bucket;
+use crate::servers::client::{Listener, Passing, Witness, kubernetes_seen};
 use crate::servers::consul::Consul;
 use crate::servers::link::{Link, Weather};
+use crate::shared::{CLASS, Shared};
 use crate::users::{NEEDED, Users, services};
 use crate::words;
 
@@ -41,7 +43,7 @@ pub const GRACE: u64 = 10;
 pub struct World {
     pub log: Log,
     pub judge: Arc<Mutex<Judge>>,
-    pub consul: Arc<Consul>,
+    pub shared: Shared,
     pub clusters: Vec<Cluster>,
     /// Whether the clusters write records in different layouts.
     pub differs: bool,
@@ -63,7 +65,7 @@ pub struct Replica {
     pub name: String,
     rate: u32,
     pub to_api: Arc<Link>,
-    pub to_consul: Arc<Link>,
+    pub to_store: Arc<Link>,
     starts: u32,
     running: Option<Running>,
 }
@@ -100,8 +102,8 @@ impl Replica {
         Condition {
             identity: acts.then(|| self.identity()),
             reaches_api: self.to_api.weather().lets_through().then(|| from(self.to_api.under_way())),
-            hears_consul: self.to_consul.clears().map(from),
-            well: self.to_api.clears().zip(self.to_consul.clears()).map(|(api, consul)| from(api.max(consul))),
+            hears_store: self.to_store.clears().map(from),
+            well: self.to_api.clears().zip(self.to_store.clears()).map(|(api, store)| from(api.max(store))),
         }
     }
 }
@@ -113,9 +115,15 @@ impl World {
         // Clocks that differ by up to a hundredth, which is far more than real ones do.
         let mut rate = |around: u64| around - 5 + u64::try_from(prng.below(11)).unwrap_or(0);
         let consul = Consul::new(seed ^ 0xc0, rate(1000));
-        tokio::spawn(consul.clone().keep_time());
+        let shared = if seed % 3 == 1 {
+            Shared::Bucket(Bucket::new(seed.is_multiple_of(2)))
+        } else {
+            tokio::spawn(consul.clone().keep_time());
+            Shared::Consul(consul)
+        };
         let mut clusters = Vec::new();
-        let differs = seed.is_multiple_of(8);
+        // Only Consul has several layouts.
+        let differs = seed.is_multiple_of(8) && matches!(shared, Shared::Consul(_));
         for (number, name) in CLUSTERS.into_iter().enumerate() {
             let api = ApiServer::new(name);
             let (witness, told) = (judge.clone(), log.clone());
@@ -129,14 +137,14 @@ impl World {
                     name: format!("{name}/o{replica}"),
                     rate: u32::try_from(rate(1000)).unwrap_or(1000),
                     to_api: Link::new(seed + 1),
-                    to_consul: Link::new(seed + 2),
+                    to_store: Link::new(seed + 2),
                     starts: 0,
                     running: None,
                 }
             });
             let replicas = replicas.collect();
             let layout = if differs && number == 1 { "LeaderName" } else { "Record" };
-            furnish(&api, name, layout);
+            furnish(&api, shared.spec(name, layout));
             let users = Users::new(api.clone(), log.clone(), name);
             tokio::spawn(users.clone().go_on());
             tokio::spawn(run_deployment(api.clone(), Prng::new(seed + 7)));
@@ -149,8 +157,9 @@ impl World {
             tokio::spawn(run_kubelets(api.clone(), programs.clone(), prng(4), log.clone()));
             clusters.push(Cluster { api, programs, users, mill, replicas, undoing: Mutex::default() });
         }
-        tokio::spawn(watch_over(judge.clone(), consul.clone()));
-        Self { log, judge, consul, clusters, differs, begun: Instant::now() }
+        shared.tell(judge.clone());
+        tokio::spawn(watch_over(judge.clone(), shared.clone()));
+        Self { log, judge, shared, clusters, differs, begun: Instant::now() }
     }
 
     /// All groups: what has to have one leader.
@@ -192,7 +201,7 @@ impl World {
     pub fn start(&mut self, cluster: usize, replica: usize) {
         let api = self.clusters[cluster].api.clone();
         let dial = self.clusters[cluster].programs.dial();
-        let (consul, log, begun) = (self.consul.clone(), self.log.clone(), self.begun);
+        let (shared, log, begun) = (self.shared.clone(), self.log.clone(), self.begun);
         let replica = &mut self.clusters[cluster].replicas[replica];
         if replica.running.is_some() {
             return;
@@ -215,8 +224,8 @@ impl World {
             }
         });
         let client = kubernetes_seen(api, replica.to_api.clone(), listener.clone(), witness);
-        let connect = connect(consul, replica.to_consul.clone(), listener);
-        let Started { stop, claim, gone } = start(&process, &identity, client, connect, dial);
+        let clients = shared.clients(replica.to_store.clone(), listener);
+        let Started { stop, claim, gone } = start(&process, &identity, client, clients, dial);
         replica.running = Some(Running { process, stop, claim, gone, ends: false, is_stopped: false });
     }
 
@@ -269,7 +278,7 @@ impl World {
                 self.freeze(cluster, number, false);
                 let replica = &self.clusters[cluster].replicas[number];
                 replica.to_api.change(|weather| *weather = Weather::default());
-                replica.to_consul.change(|weather| *weather = Weather::default());
+                replica.to_store.change(|weather| *weather = Weather::default());
                 self.start(cluster, number);
             }
             self.clusters[cluster].users.settle();
@@ -297,41 +306,31 @@ impl World {
     }
 }
 
-/// How the sessions of a cluster are named.
-pub fn sessions_of(cluster: usize) -> String {
-    format!("lictor/{}/", CLUSTERS[cluster])
-}
-
 /// Tells the judge that time passes, and which locks Consul gives away. A take-over by a standby rests on Consul's keeping a session
 /// for twice the TTL; everything else on what Consul promises, which is the TTL.
-async fn watch_over(judge: Arc<Mutex<Judge>>, consul: Arc<Consul>) {
+async fn watch_over(judge: Arc<Mutex<Judge>>, shared: Shared) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let expired = consul.expired();
+        let expired = shared.expired();
         let mut judge = judge.lock().unwrap();
         judge.pass();
+        for cluster in expired {
+            judge.lose(cluster, Loss::Expired);
+        }
         for cluster in 0..CLUSTERS.len() {
-            if expired.iter().any(|session| session.starts_with(&sessions_of(cluster))) {
-                judge.lose(cluster, Loss::Expired);
-            }
-            consul.keep_for_long(&sessions_of(cluster), !judge.is_settled(cluster));
+            shared.keep_for_long(cluster, !judge.is_settled(cluster));
         }
     }
 }
 
 /// Makes what an API server has at the beginning.
-fn furnish(api: &ApiServer, cluster: &str, layout: &str) {
+fn furnish(api: &ApiServer, (kind, store): (&str, Value)) {
     for node in 0..NODES {
         api.edit("nodes", "", &format!("n{node}"), |node| {
             node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         });
     }
-    api.edit("electionclasses", "", "consul", |class| {
-        class["spec"] = json!({
-            "controller": CONTROLLER,
-            "consul": {"address": "http://consul.example:8500", "clusterName": cluster, "record": layout},
-        });
-    });
+    api.edit("electionclasses", "", CLASS, |class| class["spec"] = json!({"controller": CONTROLLER, kind: store}));
     for (name, replicas) in [(WORKLOAD, 0), (NEEDED, 1)] {
         api.edit("deployments", NAMESPACE, name, |deployment| {
             deployment["spec"] = json!({

@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_secs(1);
 pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send + 'static {
     let (told, events) = mpsc::unbounded();
     let sessions = store.sessions.clone();
-    let (listed, broken, unheard) = (false, false, true);
+    let (listed, broken, rewound, unheard) = (false, false, false, true);
     let (entries, elsewhere) = (Vec::new(), BTreeMap::new());
     let (own, reported) = (None, None);
     let (bids, remarks) = (BTreeMap::new(), BTreeMap::new());
@@ -50,6 +50,7 @@ pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send
         remarks,
         listed,
         broken,
+        rewound,
         own,
         reported,
     };
@@ -76,6 +77,8 @@ struct Watch {
     /// Whether the last request failed. The next one then does not wait for a change, and reports everything, so that the
     /// receiver learns that the watch works again.
     broken: bool,
+    /// Whether the last answer came from a store that was put back. The next request then does not wait for a change.
+    rewound: bool,
     /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
     /// The sessions that were this cluster's own when the locks were last reported, even while that is not known.
@@ -88,7 +91,7 @@ impl Watch {
         let (mut pause, mut burst) = (Duration::ZERO, BURST);
         loop {
             self.take_sessions().await;
-            let (keys, index) = (self.store.keys.clone(), if self.broken { 0 } else { self.index });
+            let (keys, index) = (self.store.keys.clone(), if self.broken || self.rewound { 0 } else { self.index });
             let asked = Instant::now() + pause;
             let (renewed, broken) = (Arc::new(Notify::new()), self.broken);
             let answers_again = renewed.clone();
@@ -145,7 +148,7 @@ impl Watch {
     async fn take(&mut self, index: u64, entries: Vec<Entry>) {
         let rewound = self.listed && self.store.keys.is_rewound((self.index, &self.entries), (index, &entries));
         // After a step back, everything is read again. An index of 0 would never wait.
-        self.index = if rewound { 0 } else { index.max(1) };
+        (self.index, self.rewound) = (index.max(1), rewound);
         let before = std::mem::replace(&mut self.entries, entries);
         let changed = self.changed(&before);
         let (layout, own) = (self.store.parameters.layout, self.store.own());

@@ -8,10 +8,10 @@ const LONG: u64 = 100_000;
 
 const DESTROYED: Loss = Loss::Destroyed { renewed: 0 };
 
-fn condition(identity: &str, reaches_api: bool, hears_consul: bool) -> Condition {
-    let (reaches_api, hears_consul) = (reaches_api.then_some(0), hears_consul.then_some(0));
-    let well = reaches_api.and(hears_consul);
-    Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_consul, well }
+fn condition(identity: &str, reaches_api: bool, hears_store: bool) -> Condition {
+    let (reaches_api, hears_store) = (reaches_api.then_some(0), hears_store.then_some(0));
+    let well = reaches_api.and(hears_store);
+    Condition { identity: (!identity.is_empty()).then(|| identity.to_owned()), reaches_api, hears_store, well }
 }
 
 fn acting() -> Excuse {
@@ -133,7 +133,7 @@ fn a_lock_that_is_taken_while_nobody_can_hear_of_it_is_an_excuse_for_one_ttl() {
     for (after, excused) in [(9, true), (10, false)] {
         let mut excuse = acting();
         excuse.replica(0, condition("a", true, false), LONG);
-        excuse.replica(0, Condition { hears_consul: Some(LONG + 10), ..condition("a", true, true) }, LONG);
+        excuse.replica(0, Condition { hears_store: Some(LONG + 10), ..condition("a", true, true) }, LONG);
         excuse.lose(DESTROYED, LONG + after);
         assert_eq!(excuse.is_excused(LONG + after), excused, "{after} ms");
     }
@@ -156,7 +156,7 @@ fn a_key_that_is_deleted_while_nobody_can_hear_of_it_is_an_excuse_from_a_ttl_on_
     for (from, excused) in [(TTL + 4_000, true), (TTL - STEPS_ASIDE, false)] {
         let mut excuse = acting();
         excuse.replica(0, condition("a", true, false), LONG);
-        excuse.replica(0, Condition { hears_consul: Some(LONG + from), ..condition("a", true, true) }, LONG);
+        excuse.replica(0, Condition { hears_store: Some(LONG + from), ..condition("a", true, true) }, LONG);
         excuse.lose(Loss::Deleted, LONG);
         excuse.pass(LONG + TTL);
         assert_eq!(excuse.is_excused(LONG + TTL), excused, "from {from} ms on");
@@ -173,7 +173,7 @@ fn a_session_is_not_lost_while_its_operator_can_renew_it() {
     let mut excuse = acting();
     assert_eq!(excuse.lose(DESTROYED, LONG), None);
     excuse.replica(0, condition("a", true, false), LONG);
-    excuse.replica(0, Condition { hears_consul: Some(LONG + 1), ..condition("a", true, true) }, LONG + 1);
+    excuse.replica(0, Condition { hears_store: Some(LONG + 1), ..condition("a", true, true) }, LONG + 1);
     assert_eq!(excuse.lose(Loss::Expired, LONG + TTL), None);
     // Nor could it while it was stopped.
     let mut excuse = acting();
@@ -190,4 +190,43 @@ fn sessions_need_last_no_longer_than_promised_while_all_replicas_are_well() {
     excuse.replica(1, condition("b", true, true), LONG + 60_000);
     let settled = LONG + 60_000 + TAKES_OVER;
     assert!(!excuse.is_settled(settled - 1) && excuse.is_settled(settled));
+}
+
+#[test]
+fn a_session_in_a_bucket_that_a_person_ends_is_an_excuse_until_it_has_to_be_renewed() {
+    let ended = |renewed| Loss::EndedByHand { renewed };
+    for (renewed, lasts) in [(2_000, TTL / 3 - 2_000 + GIVES_UP), (TTL / 3, GIVES_UP), (TTL, 0)] {
+        let mut excuse = acting();
+        assert_eq!(excuse.lose(ended(renewed), LONG), None);
+        assert!(lasts == 0 || excuse.is_excused(LONG + lasts - 1), "{renewed} ms");
+        assert!(!excuse.is_excused(LONG + lasts), "{renewed} ms");
+    }
+    // Without answers, its validity ends. It need not have heard before that.
+    for after in [0, TTL / 3] {
+        let mut excuse = acting();
+        excuse.lose(ended(0), LONG);
+        excuse.replica(0, condition("a", true, false), LONG + after);
+        assert!(excuse.is_excused(LONG + TTL - 1) && !excuse.is_excused(LONG + TTL), "{after} ms");
+    }
+    let mut excuse = acting();
+    excuse.lose(ended(0), LONG);
+    excuse.replica(0, condition("a", true, false), LONG + TTL / 3 + GIVES_UP + 1);
+    assert!(!excuse.is_excused(LONG + TTL / 3 + GIVES_UP + 1), "it had to know by then");
+}
+
+#[test]
+fn who_acts_when_another_cluster_ends_its_session_in_a_bucket_has_given_up_its_leader_before() {
+    for how in [Loss::Ended, Loss::Replaced] {
+        for (after, excused) in [(0, true), (1, false)] {
+            let mut excuse = acting();
+            excuse.replica(0, condition("a", true, false), LONG - 30_000);
+            assert_eq!(excuse.lose(how, LONG), None);
+            assert!(!excuse.is_excused(LONG));
+            (0..REPLICAS).for_each(|number| excuse.replica(number, condition("", true, true), LONG + after));
+            excuse.pass(LONG + after);
+            assert_eq!(excuse.is_excused(LONG + after), excused, "{how:?}, {after} ms");
+        }
+    }
+    assert!(acting().lose(Loss::Ended, LONG).is_some(), "it can renew its session");
+    assert_eq!(acting().lose(Loss::Replaced, LONG), None);
 }

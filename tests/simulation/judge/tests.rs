@@ -48,7 +48,7 @@ impl Case {
     fn replica(&mut self, cluster: usize, replica: usize, runs: bool) {
         let identity = runs.then(|| identity(cluster, replica));
         let well = Some(0);
-        self.judge.replica(cluster, replica, Condition { identity, reaches_api: well, hears_consul: well, well });
+        self.judge.replica(cluster, replica, Condition { identity, reaches_api: well, hears_store: well, well });
     }
 
     /// All operators of a cluster are killed, and Consul gives its lock away.

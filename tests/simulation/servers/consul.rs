@@ -49,7 +49,7 @@ pub fn denied(request: &Request) -> Option<Answer> {
 }
 
 /// The end of the name of a session of another installation that has a cluster's name.
-const NAMESAKE: &str = "elsewhere/consul/0";
+const NAMESAKE: &str = "elsewhere/shared/0";
 
 /// The servers, as one.
 pub struct Consul {
@@ -252,14 +252,6 @@ impl Consul {
         }
         self.tell(state);
         deletes
-    }
-
-    /// Somebody writes another record into a key, which leaves the lock as it is.
-    pub fn forge(&self, key: &str, edit: impl FnOnce(&mut Value)) {
-        let record = self.value(key).and_then(|value| serde_json::from_slice::<Value>(&value).ok());
-        let Some(mut record) = record.filter(Value::is_object) else { return };
-        edit(&mut record);
-        self.put(key, &record);
     }
 
     /// Somebody writes something into a key, which leaves the lock as it is.
