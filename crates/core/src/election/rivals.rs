@@ -27,7 +27,10 @@ impl Rivals {
                 let leads = rival.holder.is_some().then(|| rival.session.clone());
                 (self.led_by, self.vanished) = (leads, None);
             }
-            Some(Stored::Absent) if self.led_by.is_some() => drop(self.vanished.get_or_insert(now)),
+            // Nor did the other cluster release a lock in a bucket whose object another program has overwritten, which may be deleted next.
+            Some(Stored::Absent | Stored::Foreign(_)) if self.led_by.is_some() => {
+                self.vanished.get_or_insert(now);
+            }
             // Consul has its own delay for a lock whose session has ended.
             Some(_) => (self.led_by, self.vanished) = (None, None),
             None => {}
