@@ -32,6 +32,24 @@ impl SessionObject {
         Duration::from_millis(self.ttl_milliseconds)
     }
 
+    /// The state that stands for a session whose object a person has deleted. The others count its TTL from a state of its own (B5), because an
+    /// object may be absent, be made, and be absent again while nobody looks.
+    pub fn vacant(writer: &str, number: u64, ttl: Duration) -> Self {
+        Self {
+            id: String::new(),
+            installation: String::new(),
+            writer: writer.to_owned(),
+            renewals: number,
+            ttl_milliseconds: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            ended: false,
+        }
+    }
+
+    /// Whether this state stands for a session whose object was deleted.
+    pub fn is_vacant(&self) -> bool {
+        self.id.is_empty() && !self.ended
+    }
+
     /// The state that ends this session.
     #[must_use]
     pub fn ended_by(&self, writer: &str) -> Self {

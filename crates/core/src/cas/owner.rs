@@ -223,7 +223,7 @@ impl CasSession {
         }
         self.state = match found {
             None => State::Absent,
-            Some((tag, object)) => State::Read(tag, object),
+            Some((tag, object)) => State::Read(tag, object.filter(|object| !object.is_vacant())),
         };
         let State::Read(_, Some(object)) = &self.state else { return self.lost() };
         if !self.is_own(object) {

@@ -57,8 +57,15 @@ impl Sight {
     }
 
     /// When the session may be ended.
+    /// A state to count from comes first, where there is no object.
     fn late(&self) -> Instant {
-        (self.since + self.ttl).max(self.not_before)
+        let wait = if self.tag.is_none() { Duration::ZERO } else { self.ttl };
+        (self.since + wait).max(self.not_before)
+    }
+
+    /// Whether it may still be the session of this ID.
+    fn may_be(&self, id: &str) -> bool {
+        self.object.as_ref().is_none_or(|object| object.is_vacant() || (!object.ended && object.id == id))
     }
 }
 
@@ -102,30 +109,30 @@ impl SessionWatch {
     pub fn liveness(&self, session: &LockSession) -> Liveness {
         match self.seen.get(&session.cluster) {
             None => Liveness::Unread,
-            Some(Sight { object: Some(object), .. }) if object.ended || object.id != session.id => Liveness::Over,
-            Some(_) => Liveness::Live,
+            Some(sight) if sight.may_be(&session.id) => Liveness::Live,
+            Some(_) => Liveness::Over,
         }
     }
 
-    /// B3: the sessions that nobody has renewed for the whole of their TTL. A cluster ends them before it takes their locks.
+    /// B3: the sessions that nobody has renewed for the whole of their TTL, which a cluster ends before it takes their locks; and at once the
+    /// sessions without an object.
     pub fn late(&self, now: Instant) -> Vec<SessionEnd> {
         let late = self.seen.iter().filter(|(cluster, sight)| self.ends(cluster, sight) && sight.late() <= now);
         late.map(|(cluster, sight)| SessionEnd {
             cluster: cluster.clone(),
             expected: sight.tag.clone(),
-            object: sight.object.as_ref().map_or_else(
-                || SessionObject {
-                    id: String::new(),
-                    installation: String::new(),
-                    writer: self.writer.clone(),
-                    renewals: 0,
-                    ttl_milliseconds: u64::try_from(sight.ttl.as_millis()).unwrap_or(u64::MAX),
-                    ended: true,
-                },
-                |object| object.ended_by(&self.writer),
-            ),
+            object: self.next(sight),
         })
         .collect()
+    }
+
+    fn next(&self, sight: &Sight) -> SessionObject {
+        let number = u64::try_from(sight.since.since(Instant::default()).as_millis()).unwrap_or(u64::MAX);
+        let vacant = SessionObject::vacant(&self.writer, number, sight.ttl);
+        match (&sight.tag, &sight.object) {
+            (None, _) => vacant,
+            (Some(_), object) => object.as_ref().unwrap_or(&vacant).ended_by(&self.writer),
+        }
     }
 
     /// When the next session is late.
@@ -145,8 +152,12 @@ impl SessionWatch {
 
     /// Whether this process ends the session once it is late: it renews its own. One installation may have several clusters' names.
     fn ends(&self, cluster: &str, sight: &Sight) -> bool {
-        let is_own = |object: &SessionObject| cluster == self.cluster && object.installation == self.installation;
-        !sight.object.as_ref().is_some_and(is_own) && !sight.has_ended()
+        let own = cluster == self.cluster
+            && sight
+                .object
+                .as_ref()
+                .is_none_or(|object| object.is_vacant() || object.installation == self.installation);
+        !own && !sight.has_ended()
     }
 }
 
@@ -208,17 +219,34 @@ mod tests {
 
     #[test]
     fn the_session_that_a_person_destroyed_is_ended_by_the_ttl_that_its_owner_had() {
-        for destroyed in [None, Some(("2".to_owned(), None))] {
-            let mut watch = watch();
-            watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
-            watch.see("there", destroyed.clone(), at(1));
-            assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
-            assert_eq!((watch.late(at(60)), watch.next_late()), (vec![], Some(at(61))));
-            let end = watch.late(at(61)).remove(0);
-            assert_eq!(end.expected, destroyed.map(|(tag, _)| tag));
-            watch.ended(end, "3".into(), at(62));
-            assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
-        }
+        let mut watch = watch();
+        watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
+        watch.see("there", Some(("2".into(), None)), at(1));
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
+        assert_eq!((watch.late(at(60)), watch.next_late()), (vec![], Some(at(61))));
+        let end = watch.late(at(61)).remove(0);
+        assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
+        watch.ended(end, "3".into(), at(62));
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+    }
+
+    /// B5: absence has no tag, so it may be another one than that which was seen.
+    #[test]
+    fn a_session_without_an_object_gets_one_from_which_the_ttl_counts() {
+        let mut watch = watch();
+        watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
+        watch.see("there", None, at(1));
+        let vacant = watch.late(at(9)).remove(0);
+        assert!(vacant.expected.is_none() && vacant.object.is_vacant(), "{vacant:?}");
+        watch.ended(vacant, "2".into(), at(10));
+        assert_eq!((watch.liveness(&holder("a")), watch.next_late()), (Liveness::Live, Some(at(70))));
+        let end = watch.late(at(70)).remove(0);
+        assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
+        watch.ended(end, "3".into(), at(70));
+        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+        // Its own session is its owner's to make.
+        watch.see("here", None, at(70));
+        assert_eq!(watch.late(at(200)), []);
     }
 
     #[test]

@@ -267,7 +267,13 @@ impl ObjectKeeper {
 
     /// B3: ends the session of another cluster.
     fn end_other(&mut self, end: SessionEnd) {
-        tracing::info!(cluster = end.cluster, session = end.object.id, "ends a session that was not renewed in time");
+        if end.object.ended {
+            tracing::info!(
+                cluster = end.cluster,
+                session = end.object.id,
+                "ends a session that was not renewed in time"
+            );
+        }
         let (shared, limit) = (self.keys.shared().clone(), self.parameters().longest_request());
         self.end = Some(Box::pin(async move {
             let late = || Put::Failed(Failure::Unknown(format!("the session was not ended within {limit:?}")));
