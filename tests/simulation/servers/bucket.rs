@@ -243,6 +243,8 @@ impl State {
     fn note_session(&mut self, name: &str, content: &[u8]) {
         let cluster = name.strip_prefix("sessions/").and_then(|name| name.strip_suffix(".json"));
         let object = serde_json::from_slice::<SessionObject>(content).ok();
+        // A state that only stands for a session, whose object a person has deleted, takes nothing from its owner.
+        let object = object.filter(|object| !object.is_vacant());
         let (Some(cluster), Some(object)) = (cluster, object) else { return };
         if let Some((id, _)) = self.live.get(cluster).filter(|(id, _)| object.ended || *id != object.id) {
             let session = LockSession { cluster: cluster.to_owned(), id: id.clone() };

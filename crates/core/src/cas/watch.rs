@@ -57,9 +57,9 @@ impl Sight {
     }
 
     /// When the session may be ended.
-    /// A state to count from comes first, where there is no object.
+    /// A state to count from comes first, where there is no session.
     fn late(&self) -> Instant {
-        let wait = if self.tag.is_none() { Duration::ZERO } else { self.ttl };
+        let wait = if self.object.is_none() { Duration::ZERO } else { self.ttl };
         (self.since + wait).max(self.not_before)
     }
 
@@ -98,6 +98,13 @@ impl SessionWatch {
         }
     }
 
+    /// Notes that the session of a cluster has another state than expected. Whatever is seen next is a later state, also if it looks the same.
+    pub fn superseded(&mut self, end: &SessionEnd, now: Instant) {
+        if let Some(sight) = self.seen.get_mut(&end.cluster).filter(|sight| sight.tag == end.expected) {
+            (sight.tag, sight.since, sight.not_before) = (Some(ObjectTag::new()), now, now + sight.ttl);
+        }
+    }
+
     /// Waits until this moment before it ends the session of a cluster, because an attempt failed or its outcome is unknown.
     pub fn wait_again(&mut self, cluster: &str, until: Instant) {
         if let Some(sight) = self.seen.get_mut(cluster) {
@@ -114,8 +121,8 @@ impl SessionWatch {
         }
     }
 
-    /// B3: the sessions that nobody has renewed for the whole of their TTL, which a cluster ends before it takes their locks; and at once the
-    /// sessions without an object.
+    /// B3: the sessions that nobody has renewed for the whole of their TTL, which a cluster ends before it takes their locks; and at once those
+    /// whose object a person has deleted or overwritten, which get a state to count from.
     pub fn late(&self, now: Instant) -> Vec<SessionEnd> {
         let late = self.seen.iter().filter(|(cluster, sight)| self.ends(cluster, sight) && sight.late() <= now);
         late.map(|(cluster, sight)| SessionEnd {
@@ -128,10 +135,9 @@ impl SessionWatch {
 
     fn next(&self, sight: &Sight) -> SessionObject {
         let number = u64::try_from(sight.since.since(Instant::default()).as_millis()).unwrap_or(u64::MAX);
-        let vacant = SessionObject::vacant(&self.writer, number, sight.ttl);
-        match (&sight.tag, &sight.object) {
-            (None, _) => vacant,
-            (Some(_), object) => object.as_ref().unwrap_or(&vacant).ended_by(&self.writer),
+        match &sight.object {
+            None => SessionObject::vacant(&self.writer, number, sight.ttl),
+            Some(object) => object.ended_by(&self.writer),
         }
     }
 
@@ -217,36 +223,38 @@ mod tests {
         }
     }
 
+    /// B5: absence has no tag, and what a person writes twice has one tag where tags come from contents. So it may be another state than that
+    /// which was seen.
     #[test]
-    fn the_session_that_a_person_destroyed_is_ended_by_the_ttl_that_its_owner_had() {
-        let mut watch = watch();
-        watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
-        watch.see("there", Some(("2".into(), None)), at(1));
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
-        assert_eq!((watch.late(at(60)), watch.next_late()), (vec![], Some(at(61))));
-        let end = watch.late(at(61)).remove(0);
-        assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
-        watch.ended(end, "3".into(), at(62));
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+    fn a_session_that_a_person_destroyed_gets_a_state_from_which_the_ttl_counts() {
+        for destroyed in [None, Some(("1".to_owned(), None))] {
+            let mut watch = watch();
+            watch.see("there", Some(found("0", object("t", "a", 60))), at(0));
+            watch.see("there", destroyed.clone(), at(1));
+            let vacant = watch.late(at(9)).remove(0);
+            assert_eq!(vacant.expected, destroyed.map(|(tag, _)| tag));
+            assert!(vacant.object.is_vacant(), "{vacant:?}");
+            watch.ended(vacant, "2".into(), at(10));
+            assert_eq!((watch.liveness(&holder("a")), watch.next_late()), (Liveness::Live, Some(at(70))));
+            let end = watch.late(at(70)).remove(0);
+            assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
+            watch.ended(end, "3".into(), at(70));
+            assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+            // Its own session is its owner's to make.
+            watch.see("here", None, at(70));
+            assert_eq!(watch.late(at(200)), []);
+        }
     }
 
-    /// B5: absence has no tag, so it may be another one than that which was seen.
     #[test]
-    fn a_session_without_an_object_gets_one_from_which_the_ttl_counts() {
+    fn a_state_that_was_replaced_meanwhile_counts_anew_when_it_is_seen_again() {
         let mut watch = watch();
-        watch.see("there", Some(found("1", object("t", "a", 60))), at(0));
-        watch.see("there", None, at(1));
-        let vacant = watch.late(at(9)).remove(0);
-        assert!(vacant.expected.is_none() && vacant.object.is_vacant(), "{vacant:?}");
-        watch.ended(vacant, "2".into(), at(10));
-        assert_eq!((watch.liveness(&holder("a")), watch.next_late()), (Liveness::Live, Some(at(70))));
-        let end = watch.late(at(70)).remove(0);
-        assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
-        watch.ended(end, "3".into(), at(70));
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
-        // Its own session is its owner's to make.
-        watch.see("here", None, at(70));
-        assert_eq!(watch.late(at(200)), []);
+        watch.see("there", Some(found("1", object("t", "a", 15))), at(0));
+        let end = watch.late(at(15)).remove(0);
+        watch.superseded(&end, at(16));
+        assert_eq!(watch.late(at(30)), []);
+        watch.see("there", Some(found("1", object("t", "a", 15))), at(30));
+        assert_eq!((watch.late(at(44)), watch.next_late()), (vec![], Some(at(45))));
     }
 
     #[test]

@@ -331,10 +331,10 @@ impl ObjectKeeper {
                 self.list_clusters();
                 self.last_change = Some(now);
             }
-            // Its owner has renewed it, or another cluster has ended it; or nobody knows. The next look shows that.
-            Put::Conflict | Put::Failed(_) => {
-                self.others.wait_again(&end.cluster, now + self.parameters().longest_request());
-            }
+            // Its owner has renewed it, or another cluster has ended it.
+            Put::Conflict => self.others.superseded(&end, now),
+            // Nobody knows. The next look shows that.
+            Put::Failed(_) => self.others.wait_again(&end.cluster, now + self.parameters().longest_request()),
         }
         self.next_poll = now;
     }
