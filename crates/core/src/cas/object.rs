@@ -45,6 +45,11 @@ impl SessionObject {
         }
     }
 
+    /// Whether this state shows that the session of an ID has ended.
+    pub fn shows_the_end_of(&self, id: &str) -> bool {
+        !self.is_vacant() && (self.ended || self.id != id)
+    }
+
     /// Whether this state stands for a session whose object was deleted.
     pub fn is_vacant(&self) -> bool {
         self.id.is_empty() && !self.ended

@@ -62,11 +62,6 @@ impl Sight {
         let wait = if self.object.is_none() { Duration::ZERO } else { self.ttl };
         (self.since + wait).max(self.not_before)
     }
-
-    /// Whether it may still be the session of this ID.
-    fn may_be(&self, id: &str) -> bool {
-        self.object.as_ref().is_none_or(|object| object.is_vacant() || (!object.ended && object.id == id))
-    }
 }
 
 impl SessionWatch {
@@ -116,8 +111,8 @@ impl SessionWatch {
     pub fn liveness(&self, session: &LockSession) -> Liveness {
         match self.seen.get(&session.cluster) {
             None => Liveness::Unread,
-            Some(sight) if sight.may_be(&session.id) => Liveness::Live,
-            Some(_) => Liveness::Over,
+            Some(Sight { object: Some(object), .. }) if object.shows_the_end_of(&session.id) => Liveness::Over,
+            Some(_) => Liveness::Live,
         }
     }
 

@@ -272,7 +272,7 @@ impl Shared {
     /// B4: whether the session that a lock names has ended. The lock must have been read before.
     async fn is_over(&self, session: &LockSession) -> Result<bool, Failure> {
         let (_, object) = self.session(&session.cluster).await?.unwrap_or((String::new(), None));
-        Ok(object.is_some_and(|object| object.ended || object.id != session.id))
+        Ok(object.is_some_and(|object| object.shows_the_end_of(&session.id)))
     }
 
     /// Reads the session of a cluster: `None` if there is no object, and no content if the object is something else.

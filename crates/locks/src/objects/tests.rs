@@ -533,3 +533,20 @@ async fn the_number_of_requests_does_not_grow_with_the_number_of_locks() {
     })
     .await;
 }
+
+/// B5. Another cluster has written the state that stands for a session whose object a person has deleted. Its owner may still rely on it.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_a_session_whose_object_was_deleted_is_not_free_when_it_is_read() {
+    virtually(async {
+        let memory = Arc::new(Memory::polled());
+        write(&memory, "sessions/west.json", session("w.0", false)).await;
+        write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
+        let mut east = Cluster::new(&memory, "east", Role::Acting);
+        east.session().await;
+        let vacant = SessionObject::vacant("east", 7, TTL);
+        write(&memory, "sessions/west.json", serde_json::to_vec(&vacant).unwrap()).await;
+        let entry = east.keys.read("a").await.unwrap().unwrap();
+        assert_eq!(entry.session.as_deref(), Some("west/w.0"));
+    })
+    .await;
+}
