@@ -176,6 +176,14 @@ impl CasSession {
         self.not_before = self.not_before.min(now);
     }
 
+    /// Notes that the session of this ID was seen to have ended, which no later state undoes. The session's own requests may hang meanwhile.
+    pub fn seen_ended(&mut self, id: &str, now: Instant) {
+        if self.last.as_deref() == Some(id) {
+            (self.state, self.renewed, self.without) = (State::Unread, None, LockValidity::Ended);
+            self.not_before = self.not_before.min(now);
+        }
+    }
+
     /// C15: sets whether the session is not renewed, because its owner may not write the locks that it holds.
     pub fn hold_off(&mut self, off: bool, now: Instant) {
         if std::mem::replace(&mut self.held_off, off) != off {
@@ -426,6 +434,15 @@ mod tests {
         let (expected, next) = due(&life, at(1));
         assert_eq!(expected.as_deref(), Some("2"));
         assert_ne!(next.id, first.id);
+    }
+
+    #[test]
+    fn a_session_that_is_seen_to_have_ended_is_relied_on_no_longer() {
+        let (mut life, first) = made();
+        life.seen_ended("another", at(1));
+        assert_eq!(life.validity(at(1)), LockValidity::Until(at(12)));
+        life.seen_ended(&first.id, at(1));
+        assert_eq!((life.validity(at(1)), life.next(at(1))), (LockValidity::Ended, CasCommand::Read));
     }
 
     /// A new session would show the others at once that the last one is over.

@@ -367,6 +367,12 @@ impl ObjectKeeper {
                 (Some(tag.clone()), object.as_ref().map(|object| object.id.clone()))
             };
             self.known.insert(cluster.clone(), found.as_ref().map_or((None, None), of));
+            if let Some((_, Some(object))) = &found
+                && object.ended
+                && cluster == self.settings.cluster
+            {
+                self.life.seen_ended(&object.id, now);
+            }
             // Another program's object, unless a lock or an earlier content says otherwise.
             let foreign =
                 matches!(found, Some((_, None))) && !holders.contains(&cluster) && !self.others.knows(&cluster);
