@@ -125,7 +125,7 @@ mod tests {
     use lictor_locks::consul::Role;
     use lictor_locks::objects::{KeyObject, ObjectKeeper, ObjectSettings};
     use lictor_objects::{Memory, Objects, Put};
-    use lictor_process::monotonic;
+    use lictor_process::{monotonic, spawn, spawn_in, virtual_process};
 
     use super::*;
     use crate::store::{LockStore, StoreEvent};
@@ -140,6 +140,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn that_a_store_was_put_back_is_told_once() {
+        spawn_in(&virtual_process(), put_back()).await.unwrap();
+    }
+
+    async fn put_back() {
         let objects = Arc::new(Memory::polled());
         write(&objects, 5).await;
         let settings = ObjectSettings {
@@ -152,7 +156,7 @@ mod tests {
         let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         let (_role, roles) = tokio::sync::watch::channel(Role::Acting);
-        tokio::spawn(keeper.run(roles));
+        spawn(keeper.run(roles));
         let (cluster, installation) = ("west".to_owned(), Uid("a".into()).0);
         let id = StoreId("bucket/a".into());
         let mut events =
