@@ -85,7 +85,7 @@ impl Shared {
                 let renewed = consul.end_session(&sessions_of(CLUSTERS[cluster]))?;
                 Some(Loss::Destroyed { renewed })
             }
-            Self::Bucket(bucket) if way % 2 > 0 => {
+            Self::Bucket(bucket) if !way.is_multiple_of(2) => {
                 bucket.spoil_session(CLUSTERS[cluster], way % 4 > 1);
                 None
             }

@@ -58,6 +58,7 @@ pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send
     events
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is about something else")]
 struct Watch {
     store: SharedStore,
     told: mpsc::UnboundedSender<StoreEvent>,
