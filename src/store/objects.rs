@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lictor_core::{Failure, RecordOutcome, StoreId, Version};
-use lictor_locks::consul::{Refusals, Sessions};
 use lictor_locks::objects::ObjectKeys;
 use lictor_locks::{Entry, Layout};
+use lictor_locks::{Refusals, Sessions};
 use tokio::sync::Notify;
 
 use super::shared::{Gift, Hold, Keys, SharedParameters, SharedStore};
@@ -122,7 +122,7 @@ mod tests {
 
     use futures::StreamExt;
     use lictor_core::Uid;
-    use lictor_locks::consul::Role;
+    use lictor_locks::Role;
     use lictor_locks::objects::{KeyObject, ObjectKeeper, ObjectSettings};
     use lictor_objects::{Memory, Objects, Put};
     use lictor_process::{monotonic, spawn, spawn_in, virtual_process};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lictor_consul::{Bound, Client, LOCK_FLAGS, NewSession, Session, Settings, Transaction, TxnOp};
 use lictor_core::{Failure, Instant, LockValidity, Namesakes};
-use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+use lictor_locks::consul::{Home, SessionKeeper, SessionSettings};
+use lictor_locks::{Role, Sessions};
 use lictor_testing::consul::{Consul, Kind, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -11,7 +11,8 @@ use lictor::store::{ConsulParameters, LeaseStore, LockStore, ObjectParameters, O
 use lictor_consul::Settings;
 use lictor_core::{Key, LockValidity, StoreId, Uid};
 use lictor_locks::Layout;
-use lictor_locks::consul::{Home, Role, SessionKeeper, SessionSettings};
+use lictor_locks::Role;
+use lictor_locks::consul::{Home, SessionKeeper, SessionSettings};
 use lictor_locks::objects::{ObjectKeeper, ObjectSettings};
 use lictor_process::monotonic;
 use lictor_testing::contract::World;

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use kube::Client;
 use lictor_api::{ElectionClassStatus, Refusal, SecretId, SecretKey, SharedClass};
 use lictor_core::Uid;
-use lictor_locks::consul::Role;
+use lictor_locks::Role;
 use lictor_locks::lease::ClaimUpdate;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use lictor_api::{ConsulClass, ConsulStatus, Credentials, ElectionClassStatus, SessionNode, SharedClass};
 use lictor_consul::Connect;
 use lictor_core::{StoreId, Uid};
-use lictor_locks::consul::Role;
+use lictor_locks::Role;
 use tokio::time::{Instant, sleep_until};
 
 use self::login::{Login, log_in};

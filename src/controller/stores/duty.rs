@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lictor_core::ClaimState;
-use lictor_locks::consul::Role;
+use lictor_locks::Role;
 use lictor_locks::lease::ClaimUpdate;
 use lictor_process::monotonic;
 use tokio::time::Instant;

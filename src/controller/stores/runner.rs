@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use kube::ResourceExt;
 use lictor_api::{ElectionClass, SecretId, SharedClass, shared_class};
 use lictor_core::{ClaimState, Failure};
-use lictor_locks::consul::Role;
+use lictor_locks::Role;
 use lictor_locks::lease::ClaimUpdate;
 use lictor_process::{monotonic, wall};
 use tokio::sync::watch;

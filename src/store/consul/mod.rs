@@ -10,7 +10,7 @@ use std::time::Duration;
 use lictor_consul::Client;
 use lictor_core::StoreId;
 use lictor_locks::Layout;
-use lictor_locks::consul::{Refusals, Sessions};
+use lictor_locks::{Refusals, Sessions};
 use tokio::sync::Notify;
 
 use self::keys::ConsulKeys;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
 use lictor_core::{Failure, Key, Record, RecordOutcome, StoreId, Stored, Version};
-use lictor_locks::consul::{Refusals, Refused, Sessions};
 use lictor_locks::{Content, Entry, Layout, find};
+use lictor_locks::{Refusals, Refused, Sessions};
 use tokio::sync::Notify;
 
 use super::content::{Writer, json};

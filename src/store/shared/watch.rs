@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::channel::mpsc;
 use lictor_core::{LockValidity, PlacedBid, Rival, Stored, Version};
-use lictor_locks::consul::Sessions;
+use lictor_locks::Sessions;
 use lictor_locks::{Entry, find};
 use lictor_process::spawn;
 use tokio::sync::Notify;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lictor::store::{LockStore, ObjectParameters, Owner, SharedStore};
 use lictor_core::{Key, LockValidity, SessionObject, StoreId, Uid};
-use lictor_locks::consul::Role;
+use lictor_locks::Role;
 use lictor_locks::objects::{ObjectKeeper, ObjectSettings};
 use lictor_objects::{Bucket, BucketSettings, Object, Objects, Put};
 use lictor_process::monotonic;

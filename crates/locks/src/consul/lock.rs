@@ -14,9 +14,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use super::failure::failure;
-use super::sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+use super::sessions::{Home, SessionKeeper, SessionSettings};
 use crate::content::Content;
 use crate::lock::{Lock, LockUpdate, Other, Problem, Released};
+use crate::{Role, Sessions};
 
 /// The settings for a lock in Consul.
 #[derive(Clone, Debug)]

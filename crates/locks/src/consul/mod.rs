@@ -7,6 +7,4 @@ mod sessions;
 
 pub use failure::{failure, refused};
 pub use lock::{ConsulLock, ConsulLockSettings};
-pub use rights::{Refusals, Refused};
-pub(crate) use rights::{Rights, Tried, try_writes};
-pub use sessions::{Home, Role, SessionKeeper, SessionSettings, Sessions};
+pub use sessions::{Home, SessionKeeper, SessionSettings};

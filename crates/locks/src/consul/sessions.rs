@@ -20,7 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::failure::failure;
-use super::rights::{Refusals, Rights, Tried, try_write, try_writes};
+use super::rights::try_write;
+use crate::rights::{Rights, Tried, try_writes};
+use crate::{Refusals, Role, Sessions};
 
 /// Which sessions to keep.
 #[derive(Clone, Debug)]
@@ -55,37 +57,6 @@ pub enum Home {
     /// The node of the agent that answers, with its `serfHealth` check. The sessions end soon after that node dies. This is only for an
     /// agent that is always the same one, on the machine of this process.
     Agent,
-}
-
-/// The role of this process for the sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The process does nothing, because another replica keeps the sessions.
-    Standby,
-    /// The process keeps the sessions.
-    Acting,
-    /// The process destroys the sessions, and ends. Only a process that acts may do so. A process that ends without this leaves them to the
-    /// next one.
-    Leave,
-}
-
-/// The state of the sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sessions {
-    /// The sessions' IDs, by their numbers. `None` means that there is no such session at present.
-    pub ids: Vec<Option<String>>,
-    /// The moment until which the locks of each session are valid.
-    pub validities: Vec<LockValidity>,
-    /// The moment until which the locks of all sessions are valid.
-    pub validity: LockValidity,
-    /// The present problem.
-    pub failure: Option<Failure>,
-    /// C15: Consul's answer for a lock that the sessions hold, or held, and that may not be written.
-    pub denied: Option<Failure>,
-    /// C14: whether the problem is another installation, which keeps sessions under the same cluster name.
-    pub name_in_use: bool,
-    /// How long the last renewal took, or the slowest one if there are several sessions.
-    pub renewal: Duration,
 }
 
 /// Keeps sessions.

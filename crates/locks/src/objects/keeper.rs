@@ -18,7 +18,8 @@ use super::content::name_of;
 use super::keys::{ObjectKeys, Shared};
 use super::of_session;
 use super::poll::{Found, KnownSessions, Polled, poll};
-use crate::consul::{Refusals, Refused, Rights, Role, Sessions, Tried, try_writes};
+use crate::rights::{Rights, Tried, try_writes};
+use crate::{Refusals, Refused, Role, Sessions};
 
 /// How long after a change the store is polled at its shortest interval, because a handover between clusters consists of several changes.
 const LIVELY: Duration = Duration::from_secs(10);

@@ -13,8 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{KeyObject, ObjectKeeper, ObjectKeys, ObjectSettings};
-use crate::Entry;
-use crate::consul::{Refusals, Refused, Role, Sessions};
+use crate::{Entry, Refusals, Refused, Role, Sessions};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(15);
