@@ -144,7 +144,7 @@ mod tests {
     }
 
     async fn put_back() {
-        let objects = Arc::new(Memory::polled());
+        let objects = Arc::new(Memory::default());
         write(&objects, 5).await;
         let settings = ObjectSettings {
             cluster: "west".into(),

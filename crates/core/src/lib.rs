@@ -55,9 +55,7 @@ mod write;
 pub use agent::{Agent, AgentAction, AgentEvent, AgentState, AgentTiming, HeldLock};
 pub use backoff::seed_of;
 pub use bid::{Bid, PlacedBid};
-pub use cas::{
-    CasCommand, CasSession, Liveness, LockSession, ObjectTag, SessionEnd, SessionObject, SessionWatch, SessionWrite,
-};
+pub use cas::{CasCommand, CasSession, LockSession, ObjectTag, SessionEnd, SessionObject, SessionWatch, SessionWrite};
 pub use claim::{Claim, ClaimCommand, ClaimParameters, ClaimState};
 pub use command::{
     Announcement, Command, ElectionRead, Failure, Outcome, PodChange, PodOutcome, Reason, RecordOutcome, SliceOutcome,

@@ -99,7 +99,7 @@ impl Bucket {
                 listed.insert(name.to_owned(), tag);
             }
             if next.is_none() {
-                return Ok(listed.into_iter().map(|(name, tag)| Listed { name, tag, content: None }).collect());
+                return Ok(listed.into_iter().map(|(name, tag)| Listed { name, tag }).collect());
             }
             page_token = next;
         }

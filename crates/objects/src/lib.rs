@@ -18,7 +18,6 @@ mod memory;
 mod trial;
 
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
 pub use lictor_core::Failure;
 
 pub use bucket::{Bucket, BucketSettings, Credentials, SettingsError};
@@ -36,11 +35,6 @@ pub trait Objects: Send + Sync {
 
     /// Lists all objects with their tags, sorted by name. Names are relative to the prefix of the store.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Failure>>;
-
-    /// Returns hints that an object may have changed, or `None` if the store can only be polled.
-    fn changes(&self) -> Option<BoxStream<'static, ()>> {
-        None
-    }
 }
 
 /// The name of one version of an object: an ETag, or what else the store has. An object with an equal tag is unchanged, wherever the tag
@@ -67,8 +61,6 @@ pub struct Listed {
     pub name: String,
     /// The name of its version.
     pub tag: Tag,
-    /// All that is in it, from a store whose listings have that.
-    pub content: Option<Vec<u8>>,
 }
 
 /// The outcome of a write.

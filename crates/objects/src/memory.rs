@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, unfold};
-use futures::{FutureExt, StreamExt};
-use tokio::sync::watch;
 
 use crate::{Failure, Listed, Object, Objects, Put, Tag};
 
@@ -42,11 +40,10 @@ pub enum Fault {
 type Hook = Box<dyn FnMut(&Asked<'_>) -> Option<Fault> + Send>;
 
 /// A store in memory, as the tests of the port's users need it.
+#[derive(Default)]
 pub struct Memory {
     state: Mutex<State>,
     hook: Mutex<Option<Hook>>,
-    /// The number of changes, if this store gives hints of them.
-    changes: Option<watch::Sender<u64>>,
 }
 
 #[derive(Default)]
@@ -69,16 +66,6 @@ impl State {
 }
 
 impl Memory {
-    /// Creates an empty store that behaves like a bucket: it can only be polled, and listings have no contents.
-    pub fn polled() -> Self {
-        Self { state: Mutex::default(), hook: Mutex::default(), changes: None }
-    }
-
-    /// Creates an empty store that behaves like an API server: it gives hints of changes, and listings have contents.
-    pub fn watched() -> Self {
-        Self { changes: Some(watch::Sender::new(0)), ..Self::polled() }
-    }
-
     /// Lets this decide what befalls each request from now on, if anything.
     pub fn faults(&self, hook: impl FnMut(&Asked<'_>) -> Option<Fault> + Send + 'static) {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
@@ -93,11 +80,7 @@ impl Memory {
     }
 
     fn write(&self, name: &str, expected: Option<&Tag>, content: Vec<u8>) -> Put {
-        let put = self.state().put(name, expected, content);
-        if let (Put::Done(_), Some(changes)) = (&put, &self.changes) {
-            changes.send_modify(|changes| *changes += 1);
-        }
-        put
+        self.state().put(name, expected, content)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,29 +136,17 @@ impl Objects for Memory {
             if let Some(fault) = self.fault(Asked::List).await {
                 return Err(failure(&fault));
             }
-            let with_contents = self.changes.is_some();
-            let listed = |(name, object): (&String, &Object)| Listed {
-                name: name.clone(),
-                tag: object.tag.clone(),
-                content: with_contents.then(|| object.content.clone()),
-            };
+            let listed = |(name, object): (&String, &Object)| Listed { name: name.clone(), tag: object.tag.clone() };
             Ok(self.state().objects.iter().map(listed).collect())
         }
         .boxed()
-    }
-
-    fn changes(&self) -> Option<BoxStream<'static, ()>> {
-        let changes = self.changes.as_ref()?.subscribe();
-        Some(unfold(changes, async |mut changes| changes.changed().await.ok().map(|()| ((), changes))).boxed())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::{FutureExt, StreamExt};
-
     use super::{Asked, Fault, Memory};
-    use crate::{Failure, Objects, Put, Tag};
+    use crate::{Failure, Listed, Objects, Put, Tag};
 
     fn done(put: Put) -> Tag {
         let Put::Done(tag) = put else { panic!("{put:?}") };
@@ -184,7 +155,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_needs_the_expected_tag() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         let first = done(memory.put("a", None, b"1".into()).await);
         assert_eq!(memory.put("a", None, b"2".into()).await, Put::Conflict);
         let second = done(memory.put("a", Some(&first), b"2".into()).await);
@@ -192,16 +163,12 @@ mod tests {
         let read = memory.get("a").await.unwrap().unwrap();
         assert_eq!((read.tag, read.content.as_slice()), (second.clone(), b"2".as_slice()));
         let listed = memory.list().await.unwrap();
-        assert_eq!(
-            (listed.len(), &listed[0].name, &listed[0].tag, &listed[0].content),
-            (1, &"a".into(), &second, &None)
-        );
-        assert!(memory.changes().is_none());
+        assert_eq!(listed, [Listed { name: "a".into(), tag: second }]);
     }
 
     #[tokio::test]
     async fn a_held_write_arrives_late_and_on_its_condition() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         let first = done(memory.put("a", None, b"1".into()).await);
         memory.faults(|asked| (*asked == Asked::Put("a")).then_some(Fault::Held));
         for content in ["2", "3"] {
@@ -215,19 +182,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_answer_hides_a_write_that_was_done() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         memory.faults(|asked| matches!(asked, Asked::Put(_)).then_some(Fault::Unanswered));
         assert!(matches!(memory.put("a", None, b"1".into()).await, Put::Failed(Failure::Unknown(_))));
         assert_eq!(memory.get("a").await.unwrap().unwrap().content, b"1");
-    }
-
-    #[tokio::test]
-    async fn a_watched_store_tells_of_changes() {
-        let memory = Memory::watched();
-        let mut changes = memory.changes().unwrap();
-        assert!(changes.next().now_or_never().is_none());
-        done(memory.put("a", None, b"1".into()).await);
-        assert_eq!(changes.next().now_or_never(), Some(Some(())));
-        assert_eq!(memory.list().await.unwrap()[0].content.as_deref(), Some(b"1".as_slice()));
     }
 }

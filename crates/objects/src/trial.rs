@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_honest_store_passes_again_and_again() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         for _ in 0..3 {
             honours_conditions(&memory, "trial").await.unwrap();
         }
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test]
     async fn a_store_that_ignores_conditions_is_found_out() {
         for (creations, replacements) in [(true, false), (false, true), (true, true)] {
-            let store = Ignores { memory: Memory::polled(), creations, replacements };
+            let store = Ignores { memory: Memory::default(), creations, replacements };
             let trial = honours_conditions(&store, "trial").await;
             assert!(matches!(trial, Err(Trial::Ignored(_))), "{creations} {replacements}: {trial:?}");
         }
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_at_once_pass() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         // Each request lets the others run.
         memory.faults(|_| Some(Fault::Slow(std::time::Duration::ZERO)));
         let trials = join_all((0..50).map(|_| honours_conditions(&memory, "trial"))).await;
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_of_another_program_is_not_written_over() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         memory.put("trial", None, b"of a case at court".into()).await;
         let trial = honours_conditions(&memory, "trial").await;
         assert!(matches!(&trial, Err(Trial::Failed(Failure::Refused(text))) if text.contains("prefix")), "{trial:?}");
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_no_verdict() {
-        let memory = Memory::polled();
+        let memory = Memory::default();
         memory.faults(|asked| matches!(asked, Asked::Put(_)).then_some(Fault::Unanswered));
         let trial = honours_conditions(&memory, "trial").await;
         assert!(matches!(trial, Err(Trial::Failed(Failure::Unknown(_)))), "{trial:?}");

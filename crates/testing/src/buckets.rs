@@ -80,7 +80,6 @@ impl Buckets {
             url: format!("{scheme}://{bucket}"),
             region: None,
             endpoint: Some(self.endpoint(self.socket())),
-            ca: None,
             credentials: Credentials::Given(secret.into()),
             timeout: Duration::from_secs(10),
         }

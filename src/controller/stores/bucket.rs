@@ -88,14 +88,9 @@ impl InBucket {
         };
         let session = SessionParameters { ttl: class.ttl };
         let bucket = BucketSettings {
-            // `object_store` knows this form of an address in Azure by another scheme.
-            url: match class.url.strip_prefix("az://") {
-                Some(rest) => format!("abfs://{rest}"),
-                None => class.url.clone(),
-            },
+            url: class.url.clone(),
             region: class.region.clone(),
             endpoint: class.endpoint.clone(),
-            ca: None,
             credentials,
             timeout: self.context.timeout.min(session.longest_request()),
         };

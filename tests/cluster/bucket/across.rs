@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kube::ResourceExt;
 use lictor_objects::{BucketSettings, Credentials};
 use lictor_testing::buckets::{Buckets, Kind};
 use lictor_testing::kubernetes::{LEASE, Lab};
@@ -138,6 +137,4 @@ async fn the_class_says_what_is_wrong_with_its_bucket() {
     let _operator = member.operator(&[]);
     let message = member.wait_class("False", "Refused").await;
     assert!(message.contains("no-such-bucket"), "{message}");
-    let class = member.classes_api().get(&member.class).await.expect("the class is there");
-    assert!(!class.name_any().is_empty());
 }

@@ -76,11 +76,8 @@ impl Bucket {
         match asked {
             Asked::Get(name) => Answer::Got(state.objects.get(name).cloned()),
             Asked::List => {
-                let listed = |(name, object): (&String, &Object)| Listed {
-                    name: name.clone(),
-                    tag: object.tag.clone(),
-                    content: None,
-                };
+                let listed =
+                    |(name, object): (&String, &Object)| Listed { name: name.clone(), tag: object.tag.clone() };
                 Answer::Listed(state.objects.iter().map(listed).collect())
             }
             Asked::Put(name, expected, content) => {

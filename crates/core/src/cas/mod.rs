@@ -10,4 +10,4 @@ mod watch;
 
 pub use object::{LockSession, ObjectTag, SessionObject};
 pub use owner::{CasCommand, CasSession, SessionWrite};
-pub use watch::{Liveness, SessionEnd, SessionWatch};
+pub use watch::{SessionEnd, SessionWatch};

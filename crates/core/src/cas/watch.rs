@@ -6,17 +6,6 @@ use std::time::Duration;
 use super::object::{LockSession, ObjectTag, SessionObject};
 use crate::Instant;
 
-/// Whether a session may still be relied on by its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
-    /// It may be.
-    Live,
-    /// It has ended, and never comes back.
-    Over,
-    /// This cluster has not read the session's object.
-    Unread,
-}
-
 /// A session to end: its cluster, the tag of its object (`None`: create it), and the state that ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEnd {
@@ -108,12 +97,9 @@ impl SessionWatch {
     }
 
     /// Whether the session that holds a lock has ended. B4: the session's object must have been read after the lock's.
-    pub fn liveness(&self, session: &LockSession) -> Liveness {
-        match self.seen.get(&session.cluster) {
-            None => Liveness::Unread,
-            Some(Sight { object: Some(object), .. }) if object.shows_the_end_of(&session.id) => Liveness::Over,
-            Some(_) => Liveness::Live,
-        }
+    pub fn is_over(&self, session: &LockSession) -> bool {
+        let object = self.seen.get(&session.cluster).and_then(|sight| sight.object.as_ref());
+        object.is_some_and(|object| object.shows_the_end_of(&session.id))
     }
 
     /// B3: the sessions that nobody has renewed for the whole of their TTL, which a cluster ends before it takes their locks; and at once those
@@ -230,11 +216,11 @@ mod tests {
             assert_eq!(vacant.expected, destroyed.map(|(tag, _)| tag));
             assert!(vacant.object.is_vacant(), "{vacant:?}");
             watch.ended(vacant, "2".into(), at(10));
-            assert_eq!((watch.liveness(&holder("a")), watch.next_late()), (Liveness::Live, Some(at(70))));
+            assert_eq!((watch.is_over(&holder("a")), watch.next_late()), (false, Some(at(70))));
             let end = watch.late(at(70)).remove(0);
             assert_eq!((end.expected.as_deref(), end.object.ended), (Some("2"), true));
             watch.ended(end, "3".into(), at(70));
-            assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+            assert!(watch.is_over(&holder("a")));
             // Its own session is its owner's to make.
             watch.see("here", None, at(70));
             assert_eq!(watch.late(at(200)), []);
@@ -255,12 +241,12 @@ mod tests {
     #[test]
     fn a_holder_is_judged_by_the_session_of_its_cluster() {
         let mut watch = watch();
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Unread);
+        assert!(!watch.is_over(&holder("a")));
         watch.see("there", Some(found("1", object("t", "a", 15))), at(0));
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Live);
-        assert_eq!(watch.liveness(&holder("before")), Liveness::Over);
+        assert!(!watch.is_over(&holder("a")));
+        assert!(watch.is_over(&holder("before")));
         watch.see("there", Some(found("2", object("t", "a", 15).ended_by("y"))), at(1));
-        assert_eq!(watch.liveness(&holder("a")), Liveness::Over);
+        assert!(watch.is_over(&holder("a")));
         assert_eq!(watch.clusters().collect::<Vec<_>>(), [("there", false)]);
     }
 
@@ -273,6 +259,6 @@ mod tests {
         assert_eq!((watch.late(at(17)).len(), watch.late(at(18)).len()), (0, 1));
         watch.see("there", Some(found("3", object("t", "b", 15))), at(19));
         watch.ended(end, "2".into(), at(20));
-        assert_eq!(watch.liveness(&holder("b")), Liveness::Live);
+        assert!(!watch.is_over(&holder("b")));
     }
 }

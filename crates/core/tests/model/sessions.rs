@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_core::{
-    CasCommand, CasSession, Instant, Liveness, LockSession, LockValidity, SessionEnd, SessionObject, SessionParameters,
+    CasCommand, CasSession, Instant, LockSession, LockValidity, SessionEnd, SessionObject, SessionParameters,
     SessionWatch, SessionWrite,
 };
 use stateright::{Model, Property};
@@ -150,7 +150,7 @@ impl Sessions {
             None => true,
             Some(holder) if holder.cluster == CLUSTERS[cluster] => side.life.id() != Some(&holder.id),
             Some(holder) => {
-                let over = side.watch.liveness(holder) == Liveness::Over;
+                let over = side.watch.is_over(holder);
                 let read = *read_after || !self.is(Rule::SessionAfterLock);
                 read && (over || (!self.is(Rule::EndsBeforeTaking) && self.late(world, cluster).is_some()))
             }
@@ -397,7 +397,7 @@ fn prove_a_session_that_is_ended_while_an_answer_is_lost() {
     prove("sessions", Sessions::new(7, 0), &[Counted::Expired, Counted::TakenOver]);
 }
 
-/// Shows that B1 to B4 are needed: B2, B3, B4.
+/// Shows what goes wrong without B1, B2, B3 or B4.
 #[test]
 fn each_rule_of_sessions_is_needed() {
     let rules = [(Rule::FromSending, 8), (Rule::WholeTtl, 6), (Rule::EndsBeforeTaking, 6), (Rule::SessionAfterLock, 5)];

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, OptionFuture};
 use lictor_core::{
-    CasCommand, CasSession, Failure, Instant, Liveness, LockSession, LockValidity, ObjectTag, SessionEnd,
-    SessionObject, SessionParameters, SessionWatch, SessionWrite,
+    CasCommand, CasSession, Failure, Instant, LockSession, LockValidity, ObjectTag, SessionEnd, SessionObject,
+    SessionParameters, SessionWatch, SessionWrite,
 };
 use lictor_objects::{Objects, Put, Tag};
 use lictor_process::nap;
@@ -384,7 +384,7 @@ impl ObjectKeeper {
         // B4: of a lock that was read meanwhile, by another request, the session may have been read before.
         view.end(|key, sight, holder| {
             let before = sight.taken <= began || read.get(key) == Some(&sight.tag);
-            before && self.others.liveness(holder) == Liveness::Over
+            before && self.others.is_over(holder)
         });
         // Also if this process has changed something, because another cluster may be about to answer.
         if std::mem::replace(&mut self.index, view.index()) != view.index() {

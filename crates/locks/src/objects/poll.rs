@@ -39,11 +39,11 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
     };
     let (mut listed, mut changed) = (BTreeSet::new(), Vec::new());
     let mut sessions: BTreeMap<String, Tag> = BTreeMap::new();
-    for Listed { name, tag, content } in shared.objects.list().await? {
+    for Listed { name, tag } in shared.objects.list().await? {
         match Named::read(&name) {
             Some(Named::Key(key)) => {
                 if tags.get(key) != Some(&tag) {
-                    changed.push((key.to_owned(), content.map(|content| Object { tag, content })));
+                    changed.push(key.to_owned());
                 }
                 listed.insert(key.to_owned());
             }
@@ -52,9 +52,7 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
         }
     }
     // The view takes each key at once, so that another look does not read it again if this one takes too long.
-    let mut objects = futures::stream::iter(changed)
-        .map(|(key, object)| read(&*shared.objects, key, object))
-        .buffer_unordered(AT_ONCE);
+    let mut objects = futures::stream::iter(changed).map(|key| read(&*shared.objects, key)).buffer_unordered(AT_ONCE);
     let mut read = BTreeMap::new();
     while let Some(found) = objects.try_next().await? {
         if let Some((key, object)) = found {
@@ -74,13 +72,8 @@ pub(super) async fn poll(shared: Arc<Shared>, known: KnownSessions) -> Result<Po
     Ok(Polled { began, listed, read, sessions })
 }
 
-/// Reads the object of a key, unless the listing had its content.
-async fn read(objects: &dyn Objects, key: String, listed: Option<Object>) -> Result<Option<(String, Object)>, Failure> {
-    let object = match listed {
-        Some(object) => Some(object),
-        None => objects.get(&of_key(&key)).await?,
-    };
-    Ok(object.map(|object| (key, object)))
+async fn read(objects: &dyn Objects, key: String) -> Result<Option<(String, Object)>, Failure> {
+    Ok(objects.get(&of_key(&key)).await?.map(|object| (key, object)))
 }
 
 /// Returns the clusters whose sessions have to be read.

@@ -125,7 +125,7 @@ fn version(outcome: &RecordOutcome) -> Version {
 #[tokio::test(start_paused = true)]
 async fn another_cluster_takes_a_lock_once_its_holder_can_no_longer_rely_on_it() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
             (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
         let (near, far) = (west.session().await, east.session().await);
@@ -150,7 +150,7 @@ async fn another_cluster_takes_a_lock_once_its_holder_can_no_longer_rely_on_it()
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_leaves_frees_its_locks_at_once_and_a_replica_that_stands_by_ends_nothing() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
             (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
         let (near, _) = (west.session().await, east.session().await);
@@ -175,7 +175,7 @@ async fn a_lock_that_was_read_while_a_look_was_under_way_is_not_judged_by_what_t
         ("sessions/south.json", session("s.0", false), session("s.1", false)),
     ] {
         virtually(async move {
-            let memory = Arc::new(Memory::polled());
+            let memory = Arc::new(Memory::default());
             write(&memory, "sessions/west.json", session("w.0", false)).await;
             write(&memory, slow, before).await;
             let mut east = Cluster::new(&memory, "east", Role::Acting);
@@ -201,7 +201,7 @@ async fn a_lock_that_was_read_while_a_look_was_under_way_is_not_judged_by_what_t
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_session_has_no_object_becomes_free() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
         memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(SECOND)));
         let east = Cluster::new(&memory, "east", Role::Acting);
@@ -216,7 +216,7 @@ async fn a_lock_whose_session_has_no_object_becomes_free() {
 #[tokio::test(start_paused = true)]
 async fn objects_of_other_programs_stay_as_they_are() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let others =
             ["sessions/cart.json", "sessions/a/b.json", "locks/x.json", "locks/x", "sessions.json", "y/locks/z.json"];
         for name in others {
@@ -238,7 +238,7 @@ async fn objects_of_other_programs_stay_as_they_are() {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_a_person_wrote_over_is_ended_while_a_lock_names_it() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         write(&memory, "sessions/west.json", b"oops".to_vec()).await;
         let east = Cluster::new(&memory, "east", Role::Acting);
         sleep(2 * TTL).await;
@@ -254,7 +254,7 @@ async fn a_session_that_a_person_wrote_over_is_ended_while_a_lock_names_it() {
 #[tokio::test(start_paused = true)]
 async fn keys_whose_keeper_is_gone_can_no_longer_be_listed() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let mut west = Cluster::new(&memory, "west", Role::Acting);
         west.session().await;
         let keys = west.keys.clone();
@@ -275,7 +275,7 @@ async fn keys_whose_keeper_is_gone_can_no_longer_be_listed() {
 #[tokio::test(start_paused = true)]
 async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since_it_acts() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let lists = Arc::new(AtomicUsize::new(0));
         let counted = lists.clone();
         memory.faults(move |asked| {
@@ -297,7 +297,7 @@ async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since
 #[tokio::test(start_paused = true)]
 async fn a_listener_hears_of_the_keys_before_the_session_is_relied_on() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         write(&memory, "locks/a.json", lock(1, None)).await;
         let mut west = Cluster::new(&memory, "west", Role::Acting);
         west.listener.abort();
@@ -318,7 +318,7 @@ async fn a_listener_hears_of_the_keys_before_the_session_is_relied_on() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_waits_for_the_first_look_while_keys_are_read() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         write(&memory, "locks/a.json", lock(1, None)).await;
         memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(5 * SECOND)));
         let west = Cluster::new(&memory, "west", Role::Standby);
@@ -336,7 +336,7 @@ async fn a_listener_waits_for_the_first_look_while_keys_are_read() {
 #[tokio::test(start_paused = true)]
 async fn more_keys_than_can_be_read_in_the_time_of_one_look_are_read_in_several() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         for number in 0..1000 {
             write(&memory, &format!("locks/{number}.json"), lock(1, None)).await;
         }
@@ -355,7 +355,7 @@ async fn more_keys_than_can_be_read_in_the_time_of_one_look_are_read_in_several(
 #[tokio::test(start_paused = true)]
 async fn a_session_that_holds_what_may_not_be_written_ends_and_the_next_one_is_kept() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
             (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
         let (near, _) = (west.session().await, east.session().await);
@@ -387,7 +387,7 @@ async fn a_session_that_holds_what_may_not_be_written_ends_and_the_next_one_is_k
 #[tokio::test(start_paused = true)]
 async fn a_trial_of_a_right_changes_no_version() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let mut west = Cluster::new(&memory, "west", Role::Acting);
         let near = west.session().await;
         let held = version(&west.hold("a", None, &near).await);
@@ -404,7 +404,7 @@ async fn a_trial_of_a_right_changes_no_version() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_write_arrives_late_is_found() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let mut west = Cluster::new(&memory, "west", Role::Acting);
         let near = west.session().await;
         memory.faults(|asked| (*asked == Asked::Put("locks/a.json")).then_some(Fault::Held));
@@ -424,7 +424,7 @@ async fn a_lock_whose_write_arrives_late_is_found() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_deleted_is_made_anew_under_a_higher_version() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let mut west = Cluster::new(&memory, "west", Role::Acting);
         let near = west.session().await;
         let held = version(&west.hold("a", None, &near).await);
@@ -446,7 +446,7 @@ async fn a_key_that_was_deleted_is_made_anew_under_a_higher_version() {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_hangs_keeps_nothing_else_from_happening() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
             (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
         let (near, _) = (west.session().await, east.session().await);
@@ -468,7 +468,7 @@ async fn a_look_that_hangs_keeps_nothing_else_from_happening() {
 #[tokio::test(start_paused = true)]
 async fn replicas_that_take_turns_keep_one_session() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         let (mut one, mut two) =
             (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "west", Role::Standby));
         let first = one.session().await;
@@ -491,7 +491,7 @@ async fn replicas_that_take_turns_keep_one_session() {
 
 /// Returns the requests of two clusters, one of which has a standby, in an hour with so many locks: reads, writes and listings.
 async fn requests(locks: usize) -> [usize; 3] {
-    let memory = Arc::new(Memory::polled());
+    let memory = Arc::new(Memory::default());
     let counts: Arc<[AtomicUsize; 3]> = Arc::default();
     let counting = counts.clone();
     memory.faults(move |asked| {
@@ -537,7 +537,7 @@ async fn the_number_of_requests_does_not_grow_with_the_number_of_locks() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_a_session_whose_object_was_deleted_is_not_free_when_it_is_read() {
     virtually(async {
-        let memory = Arc::new(Memory::polled());
+        let memory = Arc::new(Memory::default());
         write(&memory, "sessions/west.json", session("w.0", false)).await;
         write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
         let mut east = Cluster::new(&memory, "east", Role::Acting);

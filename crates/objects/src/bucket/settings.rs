@@ -22,15 +22,13 @@ use super::version::Version;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketSettings {
     /// The address with an optional prefix: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` if the credentials name
-    /// the account, or `abfs://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX`.
+    /// the account, or `az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX`.
     pub url: String,
     /// The region of a bucket in S3. `None` means that of the environment, or us-east-1.
     pub region: Option<String>,
     /// The address of the server, if it is not the cloud's own, for example `https://minio.example:9000`. Only `http://` lets requests go
     /// unencrypted.
     pub endpoint: Option<String>,
-    /// The certificate authorities to trust besides those of the system and of browsers, as PEM.
-    pub ca: Option<Vec<u8>>,
     /// The credentials.
     pub credentials: Credentials,
     /// The time limit of each request.
@@ -63,7 +61,7 @@ pub enum SettingsError {
     /// The address is not that of a bucket.
     #[error(
         "'{0}' is not the address of a bucket: write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or \
-         abfs://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX"
+         az://CONTAINER@ACCOUNT.blob.core.windows.net/PREFIX"
     )]
     Url(String),
     /// The endpoint is not the address of a server.
@@ -78,11 +76,6 @@ pub enum SettingsError {
     /// A value in the Secret is not text.
     #[error("the value of '{0}' in the Secret is not text")]
     NotText(String),
-    /// The CA certificates can't be read.
-    #[error(
-        "the CA certificate for the bucket can't be used: {0}; it must be PEM, beginning with -----BEGIN CERTIFICATE-----"
-    )]
-    Ca(String),
     /// Something else is missing or wrong, for example an account.
     #[error("can't create a client for the bucket '{0}': {1}")]
     Other(String, String),
@@ -236,13 +229,7 @@ fn options(settings: &BucketSettings, endpoint: Option<&str>) -> Result<ClientOp
     // Those of the system count, too, but lictor's image has none.
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().filter(|_| !http);
     let roots = roots.filter_map(|root| Certificate::from_der(root).ok());
-    let options = roots.fold(options, ClientOptions::with_root_certificate);
-    let Some(ca) = &settings.ca else { return Ok(options) };
-    let certificates = Certificate::from_pem_bundle(ca).map_err(|error| SettingsError::Ca(innermost(&error)))?;
-    if certificates.is_empty() {
-        return Err(SettingsError::Ca("there is no certificate in it".into()));
-    }
-    Ok(certificates.into_iter().fold(options, ClientOptions::with_root_certificate))
+    Ok(roots.fold(options, ClientOptions::with_root_certificate))
 }
 
 /// A conditional write that is sent again after a lost answer reports a conflict with itself.
@@ -261,7 +248,6 @@ mod tests {
             url: url.into(),
             region: None,
             endpoint: Some("http://127.0.0.1:9".into()),
-            ca: None,
             credentials: Credentials::Given(secret),
             timeout: Duration::from_secs(1),
         }
@@ -282,7 +268,7 @@ mod tests {
             ("s3://bucket/", AWS, ""),
             ("s3://bucket/a/b/", AWS, "a/b"),
             ("az://container/a", AZURE, "a"),
-            ("abfs://container@account.blob.core.windows.net/a", AZURE, "a"),
+            ("az://container@account.blob.core.windows.net/a", AZURE, "a"),
             ("https://account.blob.core.windows.net/container/a", AZURE, "a"),
             ("gs://bucket/a", &[("key.json", GOOGLE)], "a"),
             ("gs://bucket/a", &[("GOOGLE_SERVICE_ACCOUNT_KEY", GOOGLE)], "a"),
@@ -331,15 +317,6 @@ mod tests {
         }
         let half = refused(&[("AWS_ACCESS_KEY_ID", "x")]).to_string();
         assert!(half.contains("Missing SecretAccessKey"), "{half}");
-    }
-
-    #[test]
-    fn a_certificate_authority_is_pem() {
-        for ca in ["", "no certificate"] {
-            let mut settings = settings("s3://bucket", AWS);
-            settings.ca = Some(ca.into());
-            assert!(matches!(failed(&settings), SettingsError::Ca(_)), "{ca}");
-        }
     }
 
     #[test]
