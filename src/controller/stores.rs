@@ -5,6 +5,7 @@ mod class_store;
 mod condition;
 mod consul;
 mod duty;
+mod kept;
 mod runner;
 
 use std::collections::BTreeMap;

@@ -8,15 +8,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use lictor_api::{BucketClass, BucketCluster, BucketStatus, ElectionClassStatus, SharedClass};
 use lictor_core::{Failure, SessionParameters, StoreId, Uid};
+use lictor_locks::Role;
 use lictor_locks::objects::{ObjectKeeper, ObjectKeys, ObjectSettings, TRIAL};
-use lictor_locks::{Role, Sessions};
 use lictor_objects::{Bucket, BucketSettings, Credentials, Objects, Trial, honours_conditions};
-use lictor_process::{monotonic, spawn};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use lictor_process::monotonic;
 
-use super::class_store::{ClassStore, Context, News, Secrets, Trouble, forward};
-use crate::store::{LockStore, ObjectParameters};
+use super::class_store::{ClassStore, Context, News, Secrets, Trouble};
+use super::kept::{self, Kept};
+use crate::store::ObjectParameters;
 
 /// How a bucket is reached.
 pub type Open = Arc<dyn Fn(&BucketSettings) -> Result<Arc<dyn Objects>, String> + Send + Sync>;
@@ -39,12 +38,7 @@ struct Store {
     made: Made,
     objects: Arc<dyn Objects>,
     keys: ObjectKeys,
-    sessions: watch::Receiver<Sessions>,
-    /// The obstacle to watching the locks; `None` if there is none.
-    watched: mpsc::UnboundedReceiver<Option<String>>,
-    forwarder: JoinHandle<()>,
-    keeper: JoinHandle<()>,
-    role: watch::Sender<Role>,
+    kept: Kept,
 }
 
 /// What a store is made from. It is made again when that changes.
@@ -55,14 +49,6 @@ struct Made {
     cluster: String,
     session: SessionParameters,
     poll: std::time::Duration,
-}
-
-impl Drop for Store {
-    /// The session stays, because a successor finds it by the cluster's name.
-    fn drop(&mut self) {
-        self.forwarder.abort();
-        self.keeper.abort();
-    }
 }
 
 impl InBucket {
@@ -123,9 +109,9 @@ impl InBucket {
         let heard = match &mut self.store {
             Some(store) => tokio::select! {
                 biased;
-                watched = store.watched.recv() => watched.map(News::Watched),
-                changed = store.sessions.changed() => changed.ok().map(|()| {
-                    News::Sessions(of_sessions(&store.sessions.borrow_and_update()), None)
+                watched = store.kept.watched.recv() => watched.map(News::Watched),
+                changed = store.kept.sessions.changed() => changed.ok().map(|()| {
+                    News::Sessions(kept::trouble(&store.kept.sessions.borrow_and_update()), None)
                 }),
             },
             None => futures::future::pending().await,
@@ -159,19 +145,15 @@ impl Store {
             ttl: class.ttl,
             poll: class.poll,
         };
-        let (role, roles) = watch::channel(role);
         let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         let cluster = class.cluster.clone();
         let parameters =
             ObjectParameters { id: id.clone(), keys: keys.clone(), cluster, installation, suspicion, refusals };
         let locks = parameters.store(sessions.clone());
-        let (heard, watched) = mpsc::unbounded_channel();
-        let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
-        context.stores.insert(id.clone(), Arc::new(locks));
         tracing::info!(class = class.name, url = class.url, "keeping locks in a bucket");
-        let keeper = spawn(keeper.run(roles));
-        Self { made, objects, keys, sessions, watched, forwarder, keeper, role }
+        let kept = Kept::start(id, locks, sessions, |roles| keeper.run(roles), role, context);
+        Self { made, objects, keys, kept }
     }
 }
 
@@ -198,7 +180,7 @@ impl ClassStore for InBucket {
 
     fn set_role(&self, role: Role) {
         if let Some(store) = &self.store {
-            store.role.send_if_modified(|known| std::mem::replace(known, role) != role);
+            store.kept.set_role(role);
         }
     }
 
@@ -216,31 +198,19 @@ impl ClassStore for InBucket {
 
     fn describe(&self, status: &mut ElectionClassStatus) {
         let Some(store) = &self.store else { return };
-        let session = store.sessions.borrow().ids.iter().flatten().next().cloned();
+        let session = store.kept.sessions.borrow().ids.iter().flatten().next().cloned();
         let clusters = store.keys.clusters().into_iter().map(|(name, live)| BucketCluster { name, live }).collect();
         status.bucket = Some(BucketStatus { session, clusters });
     }
 
     fn leave(mut self: Box<Self>, destroy: bool) -> BoxFuture<'static, ()> {
         async move {
-            let Some(mut store) = self.store.take() else { return };
-            if destroy {
-                let _ = store.role.send(Role::Leave);
-                let _ = (&mut store.keeper).await;
+            if let Some(store) = self.store.as_mut().filter(|_| destroy) {
+                store.kept.destroy().await;
             }
         }
         .boxed()
     }
-}
-
-fn of_sessions(sessions: &Sessions) -> Option<Trouble> {
-    // C15.
-    if let Some(denied) = &sessions.denied {
-        let message = format!("{}; until then, this cluster gives up the locks that it holds", denied.text());
-        return Some(Trouble { reason: "Forbidden", message });
-    }
-    let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };
-    sessions.failure.as_ref().map(|failure| Trouble { reason, message: failure.text().to_owned() })
 }
 
 fn trouble(failure: &Failure) -> Trouble {

@@ -20,6 +20,7 @@ use self::settings::made;
 use self::slow::Slow;
 use self::store::Store;
 use super::class_store::{ClassStore, Context, News, Secrets, Trouble, secret};
+use super::kept;
 
 /// How long after a login the task ignores that Consul does not know the new token.
 const TOKEN_SETTLES: Duration = Duration::from_secs(1);
@@ -82,8 +83,8 @@ impl InConsul {
             match &mut self.store {
                 Some(store) => tokio::select! {
                     biased;
-                    watched = store.watched.recv() => watched.map_or(Heard::Ended, Heard::Watched),
-                    changed = store.sessions.changed() => if changed.is_ok() { Heard::Sessions } else { Heard::Ended },
+                    watched = store.kept.watched.recv() => watched.map_or(Heard::Ended, Heard::Watched),
+                    changed = store.kept.sessions.changed() => if changed.is_ok() { Heard::Sessions } else { Heard::Ended },
                     _ = store.rejections.changed() => Heard::Rejected,
                 },
                 None => futures::future::pending().await,
@@ -121,16 +122,9 @@ impl InConsul {
     fn sessions(&mut self) -> News {
         let Some(store) = &mut self.store else { return News::Sessions(None, None) };
         let longest = store.client.timeout();
-        let sessions = store.sessions.borrow_and_update();
+        let sessions = store.kept.sessions.borrow_and_update();
         self.slow = Slow::after(self.slow, sessions.renewal, longest, Instant::now());
-        // C15.
-        let trouble = if let Some(denied) = &sessions.denied {
-            let message = format!("{}; until then, this cluster gives up the locks that it holds", denied.text());
-            Some(Trouble { reason: "Forbidden", message })
-        } else {
-            let reason = if sessions.name_in_use { "ClusterNameInUse" } else { "SessionsFail" };
-            sessions.failure.as_ref().map(|failure| Trouble { reason, message: failure.text().to_owned() })
-        };
+        let trouble = kept::trouble(&sessions);
         News::Sessions(trouble, self.slow.map(Slow::told))
     }
 }
@@ -167,7 +161,7 @@ impl ClassStore for InConsul {
 
     fn set_role(&self, role: Role) {
         if let Some(store) = &self.store {
-            store.role.send_if_modified(|known| std::mem::replace(known, role) != role);
+            store.kept.set_role(role);
         }
     }
 
@@ -198,7 +192,7 @@ impl ClassStore for InConsul {
         status.consul = Some(ConsulStatus {
             version: self.agent.version.clone().unwrap_or_else(|| "unknown".into()),
             node_name,
-            sessions: store.sessions.borrow().ids.iter().flatten().cloned().collect(),
+            sessions: store.kept.sessions.borrow().ids.iter().flatten().cloned().collect(),
         });
     }
 
@@ -206,8 +200,7 @@ impl ClassStore for InConsul {
         async move {
             let Some(mut store) = self.store.take() else { return };
             if destroy {
-                let _ = store.role.send(Role::Leave);
-                let _ = (&mut store.keeper).await;
+                store.kept.destroy().await;
             }
             if let Some(login) = &self.login {
                 let _ = store.client.logout(&login.secret).await;

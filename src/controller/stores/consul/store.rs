@@ -1,22 +1,21 @@
 //! A running store in Consul: its locks, its sessions, and the news of both.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lictor_api::{ConsulRecord, SessionNode};
 use lictor_consul::Connect;
 use lictor_core::{Namesakes, StoreId, Uid};
 use lictor_locks::Layout;
+use lictor_locks::Role;
 use lictor_locks::consul::{Home, SessionKeeper, SessionSettings};
-use lictor_locks::{Role, Sessions};
-use lictor_process::{monotonic, spawn};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use lictor_process::monotonic;
+use tokio::sync::watch;
 
 use super::settings::Made;
-use crate::controller::stores::class_store::{Context, Trouble, forward};
-use crate::store::{ConsulParameters, LockStore};
+use crate::controller::stores::class_store::{Context, Trouble};
+use crate::controller::stores::kept::Kept;
+use crate::store::ConsulParameters;
 
 /// A running store.
 pub(crate) struct Store {
@@ -25,20 +24,7 @@ pub(crate) struct Store {
     pub(crate) token: Option<String>,
     /// Changes when Consul does not know the token.
     pub(crate) rejections: watch::Receiver<u64>,
-    pub(crate) sessions: watch::Receiver<Sessions>,
-    /// The obstacle to watching the locks; `None` if there is none.
-    pub(crate) watched: mpsc::UnboundedReceiver<Option<String>>,
-    pub(crate) forwarder: JoinHandle<()>,
-    pub(crate) keeper: JoinHandle<()>,
-    pub(crate) role: watch::Sender<Role>,
-}
-
-impl Drop for Store {
-    /// The sessions stay, because a successor finds them by their names.
-    fn drop(&mut self) {
-        self.forwarder.abort();
-        self.keeper.abort();
-    }
+    pub(crate) kept: Kept,
 }
 
 impl Store {
@@ -55,7 +41,6 @@ impl Store {
         let client = connect(&made.settings).map_err(|error| Trouble::invalid_settings(&error))?;
         client.set_token(token.as_deref()).map_err(|error| Trouble::invalid_settings(&error))?;
         let short: String = installation.0.chars().take(8).collect();
-        let (role, roles) = watch::channel(role);
         let (cluster, class) = (format!("lictor/{}/", made.cluster), class_of(id).to_owned());
         let kept = SessionSettings {
             prefix: format!("{cluster}{short}/{class}"),
@@ -88,12 +73,10 @@ impl Store {
             refusals: keeper.refusals(),
         };
         let locks = parameters.store(sessions.clone());
-        let (heard, watched) = mpsc::unbounded_channel();
-        let forwarder = spawn(forward(locks.watch(), heard, context.inputs.clone()));
-        context.stores.insert(id.clone(), Arc::new(locks));
         tracing::info!(class = class_of(id), address = made.settings.address, "keeping locks in Consul");
-        let (rejections, keeper) = (client.rejections(), spawn(keeper.run(roles)));
-        Ok(Self { made, client, token, rejections, sessions, watched, forwarder, keeper, role })
+        let kept = Kept::start(id, locks, sessions, |roles| keeper.run(roles), role, context);
+        let rejections = client.rejections();
+        Ok(Self { made, client, token, rejections, kept })
     }
 }
 
