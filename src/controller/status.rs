@@ -410,7 +410,7 @@ fn without_store(situation: &Situation) -> Option<(&'static str, &'static str)> 
              must have seen this, too",
         )),
         Situation::LockLost => {
-            Some(("LockLost", "the lock was lost: this cluster takes it again when the store's lock delay is over"))
+            Some(("LockLost", "the lock was lost: this cluster takes it again as soon as the store allows that"))
         }
         _ => None,
     }
