@@ -72,7 +72,7 @@ pub enum Elsewhere {
     Held(Rival),
     /// The other cluster no longer holds the lock.
     LetGo,
-    /// The lock's key was deleted, which the other cluster does not do, so it may not know (C6).
+    /// The lock's key was deleted, or another program has overwritten all of it. The other cluster did not do that, so it may not know (C6).
     Vanished,
 }
 

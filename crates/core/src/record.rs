@@ -200,9 +200,16 @@ pub struct Rival {
     pub election: (String, String),
     /// Whether the rival's record has another layout than those of this cluster.
     pub other_layout: bool,
+    /// C11: whether a cluster has handed the lock to the rival, which has not written a record of its own yet.
+    pub given: bool,
 }
 
 impl Rival {
+    /// C6: whether a pod may lead there before the rival's next record is seen.
+    pub fn may_lead(&self) -> bool {
+        self.holder.is_some() || self.given
+    }
+
     /// The owner of the session by which the rival holds the lock, for people, or only the session's id.
     pub fn whose_session(&self) -> &str {
         self.described.as_deref().unwrap_or(&self.session)

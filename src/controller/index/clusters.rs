@@ -45,7 +45,7 @@ impl Clusters {
             }
             Elsewhere::LetGo => {}
             Elsewhere::Vanished => {
-                if before.is_some_and(|rival| rival.holder.is_some()) {
+                if before.is_some_and(|rival| rival.may_lead()) {
                     self.vanished.insert(key, now);
                 }
             }

@@ -179,9 +179,12 @@ fn a_lock_that_vanished_is_remembered_if_another_cluster_led_by_it() {
     assert_eq!(vanished(Elsewhere::Vanished, 2), Some(at(2)));
     assert_eq!(vanished(Elsewhere::Held(leads), 3), None);
     assert_eq!(vanished(Elsewhere::LetGo, 4), None);
+    let given = Rival { given: true, ..Rival::default() };
+    assert_eq!(vanished(Elsewhere::Held(given), 4), None);
+    assert_eq!(vanished(Elsewhere::Vanished, 5), Some(at(5)));
     // The other cluster had no leader.
-    assert_eq!(vanished(Elsewhere::Held(Rival::default()), 5), None);
-    assert_eq!(vanished(Elsewhere::Vanished, 6), None);
+    assert_eq!(vanished(Elsewhere::Held(Rival::default()), 6), None);
+    assert_eq!(vanished(Elsewhere::Vanished, 7), None);
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Writer<'_> {
             Some(session) => Stored::HeldByOther(
                 version,
                 match content {
-                    Some((Content { cluster: holder, namespace, name, record, .. }, other_layout)) => {
+                    Some((Content { cluster: holder, installation, namespace, name, record }, other_layout)) => {
                         let record = record.at(version);
                         Rival {
                             cluster: Some(holder),
@@ -92,6 +92,7 @@ impl Writer<'_> {
                             offer: record.offer.filter(|offer| offer.cluster == self.cluster),
                             election: if namespace.is_empty() { Default::default() } else { (namespace, name) },
                             other_layout,
+                            given: installation.is_none(),
                         }
                     }
                     None => Rival {

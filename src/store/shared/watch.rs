@@ -243,9 +243,10 @@ impl Watch {
     /// C10: reports which locks other clusters hold, by their own records. This needs no knowledge of the sessions.
     fn tell_elsewhere(&mut self, changed: &[String]) {
         for name in changed {
-            let held = match self.store.shown(&self.entries, name, &[]) {
-                Stored::HeldByOther(_, rival) => Some(rival),
-                _ => None,
+            let (held, vanished) = match self.store.shown(&self.entries, name, &[]) {
+                Stored::HeldByOther(_, rival) => (Some(rival), false),
+                Stored::Absent | Stored::Foreign(_) => (None, true),
+                Stored::Ours(..) | Stored::Free(..) | Stored::Damaged(..) => (None, false),
             };
             let rival = held.filter(|rival| rival.cluster.is_some() && !self.store.wrote(&self.entries, name));
             if self.elsewhere.get(name) == rival.as_ref() {
@@ -257,7 +258,7 @@ impl Watch {
                 Elsewhere::Held(rival)
             } else {
                 self.elsewhere.remove(name);
-                if self.version(name).is_some() { Elsewhere::LetGo } else { Elsewhere::Vanished }
+                if vanished { Elsewhere::Vanished } else { Elsewhere::LetGo }
             };
             self.tell(StoreEvent::Elsewhere(lock, now));
         }

@@ -193,6 +193,7 @@ impl Across {
                     drain_obligation: record.drain_obligation,
                     switchover: record.switchover,
                     election: (to.namespace, to.name),
+                    given: true,
                     ..Rival::default()
                 };
                 records.lock.take_written(version, Stored::HeldByOther(version, rival));

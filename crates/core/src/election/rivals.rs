@@ -7,14 +7,14 @@ use crate::{Instant, Stored};
 /// The operator's observations of other clusters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
-    /// The session by which a pod led in another cluster, when the lock was last seen.
+    /// The session by which a pod led in another cluster or could begin to, when the lock was last seen.
     led_by: Option<String>,
     /// When that lock vanished, though the other cluster did not release it.
     vanished: Option<Instant>,
 }
 
 impl Rivals {
-    /// Remembers whether another cluster led when the lock was last seen, and when it ceased to, although it did not release the lock.
+    /// Remembers whether another cluster led, or could begin to, when the lock was last seen, and when it ceased to, although it did not release the lock.
     pub(super) fn note(&mut self, lock: &Lock, now: Instant) {
         match lock.stored() {
             // A person wrote to the key, which did not end that leadership: the same session still holds the lock.
@@ -24,7 +24,7 @@ impl Rivals {
                 self.vanished = None;
             }
             Some(Stored::HeldByOther(_, rival)) => {
-                let leads = rival.holder.is_some().then(|| rival.session.clone());
+                let leads = rival.may_lead().then(|| rival.session.clone());
                 (self.led_by, self.vanished) = (leads, None);
             }
             // Nor did the other cluster release a lock in a bucket whose object another program has overwritten, which may be deleted next.

@@ -106,6 +106,22 @@ fn the_lock_is_handed_over_when_nobody_leads_here_and_the_other_cluster_has_answ
     assert_eq!(lab.verdict_of(), Verdict::DoneElsewhere(Term(900), leads));
 }
 
+/// Shows C6: the other cluster may lead already, although this one has not seen its record.
+#[test]
+fn a_lock_that_vanishes_after_it_was_handed_over_is_left_alone_for_a_ttl() {
+    let mut lab = vacated(2);
+    lab.policy.grace = Duration::from_secs(15);
+    lab.answer_offer(true);
+    lab.run();
+    lab.store(|_| Stored::Absent);
+    let all = lab.run();
+    assert!(!all.iter().any(|words| words.starts_with("WriteRecord")), "{all:#?}");
+    assert_eq!(*lab.election.situation(), Situation::LockLost);
+    lab.now = lab.now + Duration::from_secs(15);
+    let all = lab.run();
+    assert!(all[0].starts_with("WriteRecord"), "{all:#?}");
+}
+
 /// Shows C12.
 #[test]
 fn without_an_answer_nobody_is_demoted() {
