@@ -1,7 +1,7 @@
 //! The third step: the core's decision from the known state.
 
 use lictor_core::switchover::Verdict;
-use lictor_core::{Following, Instant, Known, Output, Pod, Routing, Slice};
+use lictor_core::{Following, Instant, Known, Output, Pod, Routing, Service, Slice};
 
 use super::desire::{Aim, Sources};
 use super::switch::{Switching, Wanted};
@@ -29,6 +29,8 @@ pub(crate) fn step(
     let pods: Vec<&Pod> = entry.members.all().filter_map(|pod| around.pods.get(pod)).collect();
     let slices: Vec<&Slice> = slices(entry.services(), around.slices).collect();
     let (restores_from, marks_from) = (entry.decisions.restores_from(), entry.decisions.marks_from());
+    // A slice that is written before the object names its Service would be forgotten if the spec changes again.
+    let noted = |service: &Service| entry.workloads.claims().services.contains(&service.name);
     let rule = entry.object.spec().and_then(|spec| spec.followed.as_ref()).map(|followed| &followed.rule);
     let known = Known {
         now,
@@ -49,8 +51,8 @@ pub(crate) fn step(
         foreign: entry.titles.foreign(),
         routing: match entry.routing.route() {
             Route::Off => Routing::Off,
-            Route::Unknown { .. } | Route::Unusable(_) => Routing::Unusable,
-            Route::By(service) | Route::Beside(service, _) => Routing::By(service),
+            Route::By(service) | Route::Beside(service, _) if noted(service) => Routing::By(service),
+            Route::Unknown { .. } | Route::Unusable(_) | Route::By(_) | Route::Beside(..) => Routing::Unusable,
         },
         slices: &slices,
         nodes,
