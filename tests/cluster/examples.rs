@@ -11,16 +11,19 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use lictor_api::LeaderElection;
+use lictor_objects::Credentials;
+use lictor_testing::buckets::{Buckets, Kind};
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 12] = [
+const TESTED: [&str; 13] = [
     "service",
     "switchover",
     "label",
     "consul",
+    "bucket",
     "cronjob-between-clusters",
     "cold-standby",
     "stateful-cold-standby",
@@ -35,6 +38,8 @@ const ELSEWHERE: [&str; 1] = ["agent"];
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 /// The placeholder for an address in the classes.
 const ADDRESS: &str = "http://consul.example:8500";
+/// The place of the bucket in examples/bucket. The tests' server has the default region.
+const BUCKET: &str = "s3://example-locks/lictor\n    region: eu-central-1";
 
 fn directory(example: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).join(example)
@@ -42,6 +47,11 @@ fn directory(example: &str) -> PathBuf {
 
 /// Applies an example: first as a dry run, then with the address of a running Consul.
 fn apply_example(lab: &Lab, example: &str) {
+    apply_example_with(lab, example, ADDRESS, Consul::shared().address());
+}
+
+/// Applies an example: first as a dry run, then with this placeholder replaced.
+fn apply_example_with(lab: &Lab, example: &str, placeholder: &str, replacement: &str) {
     let path = directory(example);
     let path = path.to_str().expect("the path is text");
     lab.try_kubectl(&["apply", "--dry-run=server", "-f", path], None).unwrap_or_else(|error| panic!("{error}"));
@@ -51,7 +61,7 @@ fn apply_example(lab: &Lab, example: &str) {
     let files: BTreeSet<_> =
         files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("a file can be read"));
-    let text = texts.collect::<Vec<_>>().join("\n---\n").replace(ADDRESS, Consul::shared().address());
+    let text = texts.collect::<Vec<_>>().join("\n---\n").replace(placeholder, replacement);
     lab.try_kubectl(&["apply", "-f", "-"], Some(&text)).unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -86,7 +96,11 @@ async fn each_example_does_what_it_says() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&format!("examples-{}", std::process::id()), 3)));
     cluster.install_crds();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
-    let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &[]);
+    // The class in examples/bucket names no Secret, so the operator takes the identity of its own pod.
+    let Credentials::Given(identity) = Buckets::shared(Kind::S3).settings("any").credentials else { panic!("a given one") };
+    let identity: Vec<_> =
+        identity.iter().map(|(name, value)| (name.as_str(), std::str::from_utf8(value).expect("text"))).collect();
+    let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &identity);
     tokio::join!(
         pods(cluster),
         label(cluster),
@@ -168,7 +182,7 @@ async fn reaches(lab: &Lab, service: &str, pod: &str) {
     .await;
 }
 
-/// Tests `service`, and `switchover` and `consul` applied over it. The Service has no selector, and reaches the leader by the number that
+/// Tests `service`, and `switchover`, `consul`, and `bucket` applied over it. The Service has no selector, and reaches the leader by the number that
 /// its container gives the port.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
@@ -188,12 +202,26 @@ async fn pods(cluster: &'static Cluster) {
     assert_ne!(next, leader);
     reaches(&lab, "web-leader", &next).await;
     apply_example(&lab, "consul");
-    lab.wait_status("web", "its lock has moved", |election| {
-        let status = election.status.as_ref();
+    its_lock_is_shared_by(&lab, "consul").await;
+    let settings = Buckets::shared(Kind::S3).create("example-locks").await;
+    let endpoint = settings.endpoint.expect("a server of the tests has an address");
+    apply_example_with(&lab, "bucket", BUCKET, &format!("s3://example-locks/lictor\n    endpoint: {endpoint}"));
+    its_lock_is_shared_by(&lab, "bucket").await;
+}
+
+/// Waits until a pod leads whose lock a class of this name keeps.
+async fn its_lock_is_shared_by(lab: &Lab, class: &str) {
+    let ready = ["wait", "--for=condition=Ready", &format!("electionclass/{class}"), "--timeout=60s"];
+    let told = lab.try_kubectl(&ready, None);
+    let shown = || lab.try_kubectl(&["get", "electionclass", class, "-oyaml"], None).unwrap_or_default();
+    told.unwrap_or_else(|error| panic!("{error}\n{}", shown()));
+    lab.wait_status("web", &format!("its lock has moved to the class {class}"), |election| {
+        let status = election.status.as_ref().filter(|status| status.class_name.as_deref() == Some(class));
         let leader = status.and_then(|status| status.leader.as_ref());
         leader.and_then(|leader| leader.cluster_name.as_deref()) == Some("west")
     })
     .await;
+    lab.wait_condition("web", "Elected", "True", "Elected").await;
     lab.wait_any_leader().await;
 }
 

@@ -301,7 +301,7 @@ async fn the_crds_go_when_asked_for(release: &Release, cluster: &'static Cluster
 /// Applies them to the real API server, with all its kinds.
 fn every_snapshot_is_accepted(cluster: &Cluster) {
     cluster.kubectl(&["-n", "lictor", "create", "serviceaccount", "elector"]);
-    for namespace in ["shop", "bank", "consul"] {
+    for namespace in ["shop", "bank", "consul", "keys"] {
         cluster.kubectl(&["create", "namespace", namespace]);
     }
     for (name, values) in cases() {
