@@ -29,4 +29,4 @@ pub use dial::{Connection, Dial, dialer};
 pub use input::Input;
 pub use parameters::{Parameters, Purpose};
 pub use run::Controller;
-pub use stores::{Clients, Open};
+pub use stores::{Clients, Open, Site};

@@ -1,11 +1,11 @@
 //! The stores of the classes that keep their locks where several clusters see them: one task for each.
 
-mod bucket;
 mod class_store;
 mod condition;
 mod consul;
 mod duty;
 mod kept;
+mod objects;
 mod runner;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use lictor_process::spawn;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::bucket::InBucket;
-pub use self::bucket::Open;
 use self::class_store::ClassStore;
 pub(super) use self::class_store::Context;
 use self::consul::InConsul;
+use self::objects::InObjects;
+pub use self::objects::{Open, Site};
 use self::runner::Runner;
 
 /// How long a stopping operator may take to release its sessions.
@@ -34,12 +34,12 @@ const FAREWELL: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Clients {
     consul: Connect,
-    bucket: Open,
+    objects: Open,
 }
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { consul: Arc::new(lictor_consul::Client::new), bucket: Arc::new(bucket::open) }
+        Self { consul: Arc::new(lictor_consul::Client::new), objects: Arc::new(objects::open) }
     }
 }
 
@@ -51,10 +51,10 @@ impl Clients {
         self
     }
 
-    /// Reaches buckets in another way.
+    /// Reaches stores of objects in another way.
     #[must_use]
-    pub fn with_bucket(mut self, bucket: Open) -> Self {
-        self.bucket = bucket;
+    pub fn with_objects(mut self, objects: Open) -> Self {
+        self.objects = objects;
         self
     }
 }
@@ -63,7 +63,7 @@ impl Clients {
 fn class_store(class: &SharedClass, context: &Context, clients: &Clients) -> Box<dyn ClassStore> {
     match class {
         SharedClass::Consul(_) => Box::new(InConsul::new(class.store(), context.clone(), clients.consul.clone())),
-        SharedClass::Bucket(_) => Box::new(InBucket::new(class.store(), context.clone(), clients.bucket.clone())),
+        SharedClass::Objects(_) => Box::new(InObjects::new(class.store(), context.clone(), clients.objects.clone())),
     }
 }
 

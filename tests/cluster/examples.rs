@@ -97,7 +97,9 @@ async fn each_example_does_what_it_says() {
     cluster.install_crds();
     let kubeconfig = kubeconfig_with(cluster, &[rights_of_operating(), role_of_workloads()]);
     // The class in examples/bucket names no Secret, so the operator takes the identity of its own pod.
-    let Credentials::Given(identity) = Buckets::shared(Kind::S3).settings("any").credentials else { panic!("a given one") };
+    let Credentials::Given(identity) = Buckets::shared(Kind::S3).settings("any").credentials else {
+        panic!("a given one")
+    };
     let identity: Vec<_> =
         identity.iter().map(|(name, value)| (name.as_str(), std::str::from_utf8(value).expect("text"))).collect();
     let _operator = Operator::start(&kubeconfig.0, &["--lease-namespace", "default"], &identity);

@@ -41,7 +41,7 @@ impl Shared {
     pub fn clients(&self, link: Arc<Link>, listener: Listener) -> Clients {
         match self {
             Self::Consul(consul) => Clients::default().with_consul(connect(consul.clone(), link, listener)),
-            Self::Bucket(bucket) => Clients::default().with_bucket(bucket::open(bucket.clone(), link, listener)),
+            Self::Bucket(bucket) => Clients::default().with_objects(bucket::open(bucket.clone(), link, listener)),
         }
     }
 

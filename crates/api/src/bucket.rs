@@ -1,10 +1,10 @@
 //! `ElectionClass.spec.bucket`: which bucket of an object storage keeps the locks, and how lictor reaches and uses it.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{LockPolicy, LostCluster, SecretRef, number};
+use super::objects::ObjectSessions;
+use super::shared::{LockPolicy, LostCluster, SecretRef};
 
 /// Keeps the locks in objects in a bucket: in Amazon S3 or a server that is compatible with it, in Google Cloud Storage,
 /// or in Azure Blob Storage. All clusters whose classes name the same url elect one leader together.
@@ -54,7 +54,7 @@ pub struct BucketStore {
 
     /// The session that holds the locks: an object that lictor renews. All elections of the class share it.
     #[serde(default)]
-    pub sessions: BucketSessions,
+    pub sessions: ObjectSessions,
 
     /// Controls what lictor does with its locks while it can reach the bucket but not this cluster's API server.
     #[serde(default)]
@@ -65,57 +65,4 @@ pub struct BucketStore {
     /// once so that other clusters can acquire them, even if another replica of this cluster stands by.
     #[serde(default)]
     pub when_operator_stops: LockPolicy,
-}
-
-/// The session that holds the locks.
-#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("self.pollSeconds * 3 <= self.ttlSeconds")
-        .message("bucket.sessions.pollSeconds may be at most a third of ttlSeconds, so that one answer may be late")
-)]
-pub struct BucketSessions {
-    /// How long lictor may act after its last renewal of the session, in seconds, 5 to 86400. If lictor stops renewing,
-    /// other clusters take its locks over after a third more than this time, and pollSeconds. A standby has to act before
-    /// that, so this should be more than one and a half times the operator's lease duration. Default: 30.
-    #[serde(default = "number::<30>")]
-    #[schemars(range(min = 5, max = 86400))]
-    pub ttl_seconds: u32,
-
-    /// How often lictor looks into the bucket while clusters hand locks over or a session looks late, in seconds; at other
-    /// times it looks every third of ttlSeconds. At least 1, and at most a third of ttlSeconds. Default: 1.
-    #[serde(default = "number::<1>")]
-    #[schemars(range(min = 1, max = 28800))]
-    pub poll_seconds: u32,
-}
-
-impl Default for BucketSessions {
-    fn default() -> Self {
-        Self { ttl_seconds: 30, poll_seconds: 1 }
-    }
-}
-
-/// The state of the bucket that keeps the locks.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct BucketStatus {
-    /// The session that holds this cluster's locks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-
-    /// The other clusters that have a session in the bucket, sorted by their names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub clusters: Vec<BucketCluster>,
-}
-
-/// Another cluster that has a session in the bucket.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct BucketCluster {
-    /// The cluster's name: the clusterName of its class.
-    pub name: String,
-
-    /// Whether the cluster renews its session. Its locks are free if it does not.
-    pub live: bool,
 }

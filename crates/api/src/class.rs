@@ -5,9 +5,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bucket::{BucketStatus, BucketStore};
+use super::bucket::BucketStore;
 use super::consul::{ConsulStatus, ConsulStore};
 use super::lenient::lenient;
+use super::objects::ObjectsStatus;
 
 /// The class of an election that names none, if no class is marked as the default.
 pub const BUILT_IN_CLASS: &str = "lease";
@@ -205,7 +206,7 @@ pub struct ElectionClassStatus {
 
     /// The bucket that keeps the locks. Absent for other stores, and until it has answered for the first time.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-    pub bucket: Option<BucketStatus>,
+    pub bucket: Option<ObjectsStatus>,
 
     /// Ready is True while a lictor serves the class, the store answers, and lictor has the rights that it needs there.
     /// It is Unknown until the store has answered. The message says what is wrong and what to do. Stalled is present

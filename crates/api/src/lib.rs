@@ -10,6 +10,7 @@ mod crds;
 mod election;
 mod hold;
 mod lenient;
+mod objects;
 mod probe;
 mod reserved;
 mod resolve;
@@ -18,7 +19,7 @@ mod shared;
 mod switchover;
 mod workload;
 
-pub use bucket::{BucketCluster, BucketSessions, BucketStatus, BucketStore};
+pub use bucket::BucketStore;
 pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
 pub use class::{
     AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
@@ -38,11 +39,12 @@ pub use election::{
     PodSelectorRequirement, Preemption, Preference, Spread, WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};
+pub use objects::{ObjectSessions, ObjectsCluster, ObjectsStatus};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};
 pub use resolve::{
-    Asked, BucketClass, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, Probe as ResolvedProbe,
-    Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources, WorkloadRule, has_default,
-    markings, resolve, shared_class,
+    Asked, BucketPlace, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, ObjectClass, ObjectPlace,
+    Probe as ResolvedProbe, Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources,
+    WorkloadRule, has_default, markings, resolve, shared_class,
 };
 pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, LeaderServiceType, Protocol};
 pub use shared::{LockPolicy, LostCluster, SecretRef};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lictor::controller::Open;
+use lictor::controller::{Open, Site};
 use lictor_core::{LockSession, SessionObject};
 use lictor_locks::objects::KeyObject;
-use lictor_objects::{BucketSettings, Failure, Listed, Object, Objects, Put, Tag};
+use lictor_objects::{Failure, Listed, Object, Objects, Put, Tag};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -302,7 +302,9 @@ impl Answer {
 
 /// How a bucket is reached over a link.
 pub fn open(bucket: Arc<Bucket>, link: Arc<Link>, listener: Listener) -> Open {
-    Arc::new(move |settings: &BucketSettings| Ok(way(bucket.clone(), link.clone(), listener.clone(), settings.timeout)))
+    Arc::new(move |site: &Site| match site {
+        Site::Bucket(settings) => Ok(way(bucket.clone(), link.clone(), listener.clone(), settings.timeout)),
+    })
 }
 
 /// The same, for whoever needs no settings.

@@ -4,22 +4,24 @@
 mod bucket;
 mod common;
 mod consul;
+mod objects;
 
 use std::ops::Deref;
 
 use super::Refusal;
 use crate::{ElectionClass, ElectionClassSpec};
-pub use bucket::BucketClass;
+pub use bucket::BucketPlace;
 pub use common::{SecretId, SecretKey, Shared};
 pub use consul::{ConsulClass, Credentials, SessionNode, TlsSources};
+pub use objects::{ObjectClass, ObjectPlace};
 
 /// How a class keeps its locks in a store that several clusters share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedClass {
     /// In keys in Consul.
     Consul(Box<ConsulClass>),
-    /// In objects in a bucket.
-    Bucket(Box<BucketClass>),
+    /// In objects.
+    Objects(Box<ObjectClass>),
 }
 
 /// Reads how a class keeps its locks. Returns `None` if it keeps them in Leases, which only its own cluster can see.
@@ -36,7 +38,7 @@ pub fn shared_class(class: &ElectionClass) -> Option<Result<SharedClass, Refusal
             consul::consul_class(name, &class.spec, store).map(|read| SharedClass::Consul(Box::new(read)))
         }
         (None, None, Some(store)) => {
-            bucket::bucket_class(name, &class.spec, store).map(|read| SharedClass::Bucket(Box::new(read)))
+            objects::in_bucket(name, &class.spec, store).map(|read| SharedClass::Objects(Box::new(read)))
         }
         _ => Err("the class names several stores: keep one of lease, consul and bucket, and leave the others out"),
     };
@@ -51,14 +53,14 @@ impl SharedClass {
     pub fn consul(&self) -> Option<&ConsulClass> {
         match self {
             Self::Consul(consul) => Some(consul),
-            Self::Bucket(_) => None,
+            Self::Objects(_) => None,
         }
     }
 
-    /// Returns the settings of a class in a bucket.
-    pub fn bucket(&self) -> Option<&BucketClass> {
+    /// Returns the settings of a class in objects.
+    pub fn objects(&self) -> Option<&ObjectClass> {
         match self {
-            Self::Bucket(bucket) => Some(bucket),
+            Self::Objects(objects) => Some(objects),
             Self::Consul(_) => None,
         }
     }
@@ -70,7 +72,7 @@ impl Deref for SharedClass {
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Consul(consul) => &**consul,
-            Self::Bucket(bucket) => &**bucket,
+            Self::Objects(objects) => &**objects,
         }
     }
 }
@@ -113,7 +115,7 @@ mod tests {
         let consul = read(&json!({"consul": {"address": "http://consul.example:8500", "clusterName": "west"}}));
         let bucket = read(&json!({"bucket": {"url": "s3://locks", "clusterName": "west"}}));
         let (consul, bucket) = (consul.unwrap().unwrap(), bucket.unwrap().unwrap());
-        assert_eq!((consul.consul().is_some(), consul.bucket().is_some()), (true, false));
-        assert_eq!((bucket.consul().is_some(), bucket.bucket().is_some()), (false, true));
+        assert_eq!((consul.consul().is_some(), consul.objects().is_some()), (true, false));
+        assert_eq!((bucket.consul().is_some(), bucket.objects().is_some()), (false, true));
     }
 }

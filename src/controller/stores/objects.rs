@@ -1,12 +1,15 @@
-//! The store of a class that keeps its locks in a bucket.
+//! The store of a class that keeps its locks in objects, each of which can be replaced only if it has not changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lictor_api::{BucketClass, BucketCluster, BucketStatus, ElectionClassStatus, SharedClass};
+use lictor_api::{
+    BucketPlace, ElectionClassStatus, ObjectClass, ObjectPlace, ObjectsCluster, ObjectsStatus, Shared, SharedClass,
+};
 use lictor_core::{Failure, SessionParameters, StoreId, Uid};
 use lictor_locks::Role;
 use lictor_locks::objects::{ObjectKeeper, ObjectKeys, ObjectSettings, TRIAL};
@@ -17,16 +20,25 @@ use super::class_store::{ClassStore, Context, News, Secrets, Trouble};
 use super::kept::{self, Kept};
 use crate::store::ObjectParameters;
 
-/// How a bucket is reached.
-pub type Open = Arc<dyn Fn(&BucketSettings) -> Result<Arc<dyn Objects>, String> + Send + Sync>;
+/// How a store of objects is reached.
+pub type Open = Arc<dyn Fn(&Site) -> Result<Arc<dyn Objects>, String> + Send + Sync>;
 
-/// Reaches a bucket by the protocol of its service.
-pub(super) fn open(settings: &BucketSettings) -> Result<Arc<dyn Objects>, String> {
-    Ok(Arc::new(Bucket::new(settings).map_err(|error| error.to_string())?))
+/// A store of objects, with all that it takes to reach it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Site {
+    /// A bucket.
+    Bucket(BucketSettings),
 }
 
-/// The store of a class in a bucket.
-pub(crate) struct InBucket {
+/// Reaches a store by its own protocol.
+pub(super) fn open(site: &Site) -> Result<Arc<dyn Objects>, String> {
+    match site {
+        Site::Bucket(settings) => Ok(Arc::new(Bucket::new(settings).map_err(|error| error.to_string())?)),
+    }
+}
+
+/// The store of a class in objects.
+pub(crate) struct InObjects {
     id: StoreId,
     context: Context,
     open: Open,
@@ -44,49 +56,32 @@ struct Store {
 /// What a store is made from. It is made again when that changes.
 #[derive(Clone, PartialEq)]
 struct Made {
-    bucket: BucketSettings,
+    site: Site,
     /// It changes only if a person deletes the class and makes it anew.
     cluster: String,
     session: SessionParameters,
-    poll: std::time::Duration,
+    poll: Duration,
 }
 
-impl InBucket {
+impl InObjects {
     pub(crate) fn new(id: StoreId, context: Context, open: Open) -> Self {
         Self { id, context, open, store: None }
     }
 
     /// Returns what the store of a class is made from; `None` until its Secret has been read.
-    fn made(&self, class: &BucketClass, secrets: &Secrets) -> Result<Option<Made>, Trouble> {
-        let credentials = match &class.secret {
-            None => Credentials::Ambient,
-            Some(id) => match secrets.get(id) {
-                None => return Ok(None),
-                Some(None) => {
-                    let message = format!("there is no Secret {id}: create it");
-                    return Err(Trouble { reason: "SecretMissing", message });
-                }
-                Some(Some(data)) => {
-                    let value = |key: &str| Some((key.to_owned(), data.get(key)?.to_vec()));
-                    Credentials::Given(data.keys().filter_map(value).collect::<BTreeMap<_, _>>())
-                }
-            },
-        };
+    fn made(&self, class: &ObjectClass, secrets: &Secrets) -> Result<Option<Made>, Trouble> {
         let session = SessionParameters { ttl: class.ttl };
-        let bucket = BucketSettings {
-            url: class.url.clone(),
-            region: class.region.clone(),
-            endpoint: class.endpoint.clone(),
-            credentials,
-            timeout: self.context.timeout.min(session.longest_request()),
+        let timeout = self.context.timeout.min(session.longest_request());
+        let site = match &class.place {
+            ObjectPlace::Bucket(place) => bucket(place, timeout, secrets)?.map(Site::Bucket),
         };
-        Ok(Some(Made { bucket, cluster: class.cluster.clone(), session, poll: class.poll }))
+        Ok(site.map(|site| Made { site, cluster: class.cluster.clone(), session, poll: class.poll }))
     }
 
     /// Makes the store, after a trial has shown that the bucket honours conditions.
     async fn begin(
         &mut self,
-        class: &BucketClass,
+        class: &ObjectClass,
         secrets: &Secrets,
         installation: &Uid,
         role: Role,
@@ -95,7 +90,7 @@ impl InBucket {
         if self.store.as_ref().is_some_and(|store| store.made == made) {
             return Ok(false);
         }
-        let objects = (self.open)(&made.bucket).map_err(|error| Trouble::invalid_settings(&error))?;
+        let objects = (self.open)(&made.site).map_err(|error| Trouble::invalid_settings(&error))?;
         honours_conditions(&*objects, TRIAL).await.map_err(|trial| match trial {
             Trial::Ignored(message) => Trouble { reason: "ConditionsIgnored", message },
             Trial::Failed(failure) => trouble(&failure),
@@ -124,10 +119,30 @@ impl InBucket {
     }
 }
 
+/// Returns the settings for a bucket; `None` until its Secret has been read.
+fn bucket(place: &BucketPlace, timeout: Duration, secrets: &Secrets) -> Result<Option<BucketSettings>, Trouble> {
+    let credentials = match &place.secret {
+        None => Credentials::Ambient,
+        Some(id) => match secrets.get(id) {
+            None => return Ok(None),
+            Some(None) => {
+                let message = format!("there is no Secret {id}: create it");
+                return Err(Trouble { reason: "SecretMissing", message });
+            }
+            Some(Some(data)) => {
+                let value = |key: &str| Some((key.to_owned(), data.get(key)?.to_vec()));
+                Credentials::Given(data.keys().filter_map(value).collect::<BTreeMap<_, _>>())
+            }
+        },
+    };
+    let BucketPlace { url, region, endpoint, .. } = place.clone();
+    Ok(Some(BucketSettings { url, region, endpoint, credentials, timeout }))
+}
+
 impl Store {
     fn start(
         id: &StoreId,
-        class: &BucketClass,
+        class: &ObjectClass,
         made: Made,
         objects: Arc<dyn Objects>,
         installation: &Uid,
@@ -151,13 +166,13 @@ impl Store {
         let parameters =
             ObjectParameters { id: id.clone(), keys: keys.clone(), cluster, installation, suspicion, refusals };
         let locks = parameters.store(sessions.clone());
-        tracing::info!(class = class.name, url = class.url, "keeping locks in a bucket");
+        tracing::info!(class = class.name, "keeping locks in {}", class.place());
         let kept = Kept::start(id, locks, sessions, |roles| keeper.run(roles), role, context);
         Self { made, objects, keys, kept }
     }
 }
 
-impl ClassStore for InBucket {
+impl ClassStore for InObjects {
     fn make<'a>(
         &'a mut self,
         class: &'a SharedClass,
@@ -166,7 +181,7 @@ impl ClassStore for InBucket {
         role: Role,
     ) -> BoxFuture<'a, Result<bool, Trouble>> {
         async move {
-            match class.bucket() {
+            match class.objects() {
                 Some(class) => self.begin(class, secrets, installation, role).await,
                 None => Ok(false),
             }
@@ -199,8 +214,11 @@ impl ClassStore for InBucket {
     fn describe(&self, status: &mut ElectionClassStatus) {
         let Some(store) = &self.store else { return };
         let session = store.kept.sessions.borrow().ids.iter().flatten().next().cloned();
-        let clusters = store.keys.clusters().into_iter().map(|(name, live)| BucketCluster { name, live }).collect();
-        status.bucket = Some(BucketStatus { session, clusters });
+        let clusters = store.keys.clusters().into_iter().map(|(name, live)| ObjectsCluster { name, live }).collect();
+        let objects = ObjectsStatus { session, clusters };
+        match store.made.site {
+            Site::Bucket(_) => status.bucket = Some(objects),
+        }
     }
 
     fn leave(mut self: Box<Self>, destroy: bool) -> BoxFuture<'static, ()> {
