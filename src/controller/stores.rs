@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube::ResourceExt;
 use lictor_api::{Classes, ElectionClass, SharedClass, shared_class};
 use lictor_consul::Connect;
@@ -39,7 +40,10 @@ pub struct Clients {
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { consul: Arc::new(lictor_consul::Client::new), objects: Arc::new(objects::open) }
+        Self {
+            consul: Arc::new(lictor_consul::Client::new),
+            objects: Arc::new(|site, own| objects::open(site, own).boxed()),
+        }
     }
 }
 

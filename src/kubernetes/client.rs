@@ -9,7 +9,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::NamespaceResourceScope;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config, Resource};
 use tower::{BoxError, ServiceBuilder};
 
@@ -72,7 +72,7 @@ pub async fn connect_in(
         (_, Some(context)) => ClientError::Context { context: context.into(), reason: innermost(&error) },
         (None, None) => ClientError::NoCluster(innermost(&error)),
     };
-    let mut config = match (kubeconfig, context) {
+    let config = match (kubeconfig, context) {
         (Some(_), _) | (_, Some(_)) => {
             let parsed = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from).map_err(unusable)?;
             let options = KubeConfigOptions { context: context.map(Into::into), ..KubeConfigOptions::default() };
@@ -82,6 +82,11 @@ pub async fn connect_in(
             Config::infer().await.map_err(|error| ClientError::NoCluster(error.to_string().replace('\n', " ")))?
         }
     };
+    ready(config, request_timeout)
+}
+
+/// Creates a client that sends each request once.
+fn ready(mut config: Config, request_timeout: Duration) -> Result<Client, ClientError> {
     // lictor decides itself when to repeat a write, and can't use a late answer.
     config.default_retry = false;
     config.connect_timeout = Some(request_timeout);
@@ -94,6 +99,55 @@ pub async fn connect_in(
         kube::Error::RustlsTls(error) if of_the_system => ClientError::NoAuthority(innermost(&error)),
         error => ClientError::Client(error),
     })
+}
+
+/// Connects as a kubeconfig says that somebody has put into a Secret. It may have no effect on this machine, so it names no files and
+/// runs no programs.
+///
+/// # Errors
+/// If it can't be read or used. This sends no request yet.
+pub async fn connect_by(kubeconfig: &[u8], request_timeout: Duration) -> Result<Client, GivenError> {
+    let unusable = |error: KubeconfigError| GivenError::Unusable(innermost(&error));
+    let text = std::str::from_utf8(kubeconfig).map_err(|_| GivenError::Unusable("it is no text".into()))?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(unusable)?;
+    if let Some(field) = reaches_out(&kubeconfig) {
+        return Err(GivenError::ReachesOut(field));
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unusable)?;
+    ready(config, request_timeout).map_err(|error| GivenError::Unusable(error.to_string()))
+}
+
+/// Why a kubeconfig from a Secret can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GivenError {
+    /// It can't be read, or lacks something.
+    #[error("the kubeconfig in the Secret can't be used: {0}; make one with `kubectl config view --minify --flatten`")]
+    Unusable(String),
+    /// It names a file or a program.
+    #[error(
+        "the kubeconfig in the Secret has {0}, which would read a file or run a program where lictor runs: put the certificates \
+         and the token themselves into it, for example with `kubectl config view --minify --flatten`"
+    )]
+    ReachesOut(&'static str),
+}
+
+/// Returns the first field that names a file or a program.
+fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let of_user = |user: &AuthInfo| {
+        [
+            (user.exec.is_some(), "exec"),
+            (user.auth_provider.is_some(), "auth-provider"),
+            (user.token_file.is_some(), "tokenFile"),
+            (user.client_certificate.is_some(), "client-certificate"),
+            (user.client_key.is_some(), "client-key"),
+        ]
+        .into_iter()
+        .find_map(|(has, field)| has.then_some(field))
+    };
+    let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let authority = clusters.any(|cluster| cluster.certificate_authority.is_some());
+    users.filter_map(of_user).next().or(authority.then_some("certificate-authority"))
 }
 
 /// Creates a client like `Client::try_from`, but without Nagle's algorithm. With it, a request waits until the server has acknowledged the

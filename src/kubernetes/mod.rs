@@ -24,7 +24,7 @@ mod workloads;
 
 pub use batcher::Batcher;
 pub use classes::ElectionClasses;
-pub use client::{ClientError, Namespaces, connect, connect_in};
+pub use client::{ClientError, Namespaces, connect, connect_by, connect_in};
 pub use controllers::Controllers;
 pub use crds::{Crds, Installed};
 pub use created_services::{ServiceWrite, Services};

@@ -112,7 +112,7 @@ impl Keys for ObjectKeys {
     }
 
     fn deletion(&self, name: &str) -> String {
-        format!("delete the object locks/{name}.json")
+        ObjectKeys::deletion(self, name)
     }
 }
 

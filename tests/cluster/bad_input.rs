@@ -465,8 +465,8 @@ async fn a_wrong_bucket_in_a_class_is_refused_when_it_is_applied() {
         spec["keyTemplate"] = json!(value);
         spec
     };
-    cases.push((template("{namespace}/{name}"), "keyTemplate for Consul or a bucket may have"));
-    cases.push((template("services/../{name}"), "keyTemplate for Consul or a bucket may have"));
+    cases.push((template("{namespace}/{name}"), "keyTemplate for Consul, a bucket or a hub may have"));
+    cases.push((template("services/../{name}"), "keyTemplate for Consul, a bucket or a hub may have"));
     let mut pattern = bucket(&json!({"url": "gs://locks"}));
     pattern["followPattern"] = json!("services/*");
     cases.push((pattern, "followPattern is for classes with consul"));

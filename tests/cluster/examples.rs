@@ -18,12 +18,13 @@ use lictor_testing::kubernetes::{Cluster, Lab, Operator, eventually};
 use serde_json::{Value, json};
 
 /// The examples that a test below is about.
-const TESTED: [&str; 13] = [
+const TESTED: [&str; 14] = [
     "service",
     "switchover",
     "label",
     "consul",
     "bucket",
+    "hub",
     "cronjob-between-clusters",
     "cold-standby",
     "stateful-cold-standby",
@@ -184,7 +185,7 @@ async fn reaches(lab: &Lab, service: &str, pod: &str) {
     .await;
 }
 
-/// Tests `service`, and `switchover`, `consul`, and `bucket` applied over it. The Service has no selector, and reaches the leader by the number that
+/// Tests `service`, and `switchover`, `consul`, `bucket` and `hub` applied over it. The Service has no selector, and reaches the leader by the number that
 /// its container gives the port.
 async fn pods(cluster: &'static Cluster) {
     let lab = Lab::of(cluster, "pods").await;
@@ -209,6 +210,12 @@ async fn pods(cluster: &'static Cluster) {
     let endpoint = settings.endpoint.expect("a server of the tests has an address");
     apply_example_with(&lab, "bucket", BUCKET, &format!("s3://example-locks/lictor\n    endpoint: {endpoint}"));
     its_lock_is_shared_by(&lab, "bucket").await;
+    // This control plane is its own hub here, reached by a kubeconfig all the same.
+    let kubeconfig = cluster.kubectl(&["config", "view", "--raw", "--minify", "--flatten"]);
+    cluster.kubectl(&["create", "namespace", "lictor-locks"]);
+    cluster.kubectl(&["create", "secret", "generic", "hub", &format!("--from-literal=kubeconfig={kubeconfig}")]);
+    apply_example(&lab, "hub");
+    its_lock_is_shared_by(&lab, "hub").await;
 }
 
 /// Waits until a pod leads whose lock a class of this name keeps.

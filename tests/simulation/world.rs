@@ -1,4 +1,4 @@
-//! Two clusters with two replicas of the operator each, which share a Consul or a bucket: in each an election whose lock is in a Lease, and
+//! Two clusters with two replicas of the operator each, which share a Consul, a bucket or a hub: in each an election whose lock is in a Lease, and
 //! a part of one whose lock is in the shared store.
 
 use std::sync::{Arc, Mutex};
@@ -116,7 +116,7 @@ impl World {
         let mut rate = |around: u64| around - 5 + u64::try_from(prng.below(11)).unwrap_or(0);
         let consul = Consul::new(seed ^ 0xc0, rate(1000));
         let shared = if seed % 3 == 1 {
-            Shared::Bucket(Bucket::new(seed.is_multiple_of(2)))
+            Shared::Bucket(if seed % 4 == 3 { Bucket::hub() } else { Bucket::new(seed.is_multiple_of(2)) })
         } else {
             tokio::spawn(consul.clone().keep_time());
             Shared::Consul(consul)

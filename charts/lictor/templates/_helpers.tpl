@@ -252,7 +252,8 @@ template` does not name it by itself. Argo CD does name it, and skips hooks by t
 {{- $consul := default dict .spec.consul -}}
 {{- $tls := default dict $consul.tls -}}
 {{- $bucket := default dict .spec.bucket -}}
-{{- range list $consul.tokenSecretRef $tls.caSecretRef $tls.certSecretRef $bucket.secretRef -}}
+{{- $hub := default dict .spec.hub -}}
+{{- range list $consul.tokenSecretRef $tls.caSecretRef $tls.certSecretRef $bucket.secretRef $hub.kubeconfigSecretRef -}}
 {{- if . -}}{{- $wanted = append $wanted . -}}{{- end -}}
 {{- end -}}
 {{- end -}}

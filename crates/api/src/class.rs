@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bucket::BucketStore;
 use super::consul::{ConsulStatus, ConsulStore};
+use super::hub::HubStore;
 use super::lenient::lenient;
 use super::objects::ObjectsStatus;
 
@@ -65,6 +66,7 @@ macro_rules! template_of {
     printcolumn(name = "Controller", type_ = "string", json_path = ".spec.controller"),
     printcolumn(name = "Consul", type_ = "string", json_path = ".spec.consul.address"),
     printcolumn(name = "Bucket", type_ = "string", json_path = ".spec.bucket.url"),
+    printcolumn(name = "Hub", type_ = "string", json_path = ".spec.hub.namespace"),
     printcolumn(name = "Keys", type_ = "string", json_path = ".spec.keyTemplate"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
@@ -72,9 +74,9 @@ macro_rules! template_of {
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("[has(self.lease), has(self.consul), has(self.bucket)].exists_one(given, given)")
-        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}, or bucket: {url: \"s3://locks/lictor\", clusterName: west}"),
-    validation = Rule::new("has(self.consul) == has(oldSelf.consul) && has(self.bucket) == has(oldSelf.bucket)")
+    validation = Rule::new("[has(self.lease), has(self.consul), has(self.bucket), has(self.hub)].exists_one(given, given)")
+        .message("a class keeps its locks in exactly one store: write lease: {}, or for example consul: {address: \"http://consul.example:8500\", clusterName: west}, or bucket: {url: \"s3://locks/lictor\", clusterName: west}, or hub: {namespace: lictor-locks, clusterName: west}"),
+    validation = Rule::new("has(self.consul) == has(oldSelf.consul) && has(self.bucket) == has(oldSelf.bucket) && has(self.hub) == has(oldSelf.hub)")
         .message("the store of a class can't be changed, because it holds the locks of running elections: make another class"),
     validation = Rule::new(concat!("has(self.lease) != has(oldSelf.lease) || ", template_of!("self"), " == ", template_of!("oldSelf")))
         .message("keyTemplate can't be changed, because it names the locks of running elections: make another class"),
@@ -83,9 +85,9 @@ macro_rules! template_of {
     validation = Rule::new("!has(self.lease) || !has(self.keyPattern) || self.keyPattern.matches('^([a-z0-9.*-]|[{]name[}]|[{]namespace[}])+$')")
         .message("keyPattern for Leases may have lower-case letters, digits, '-', '.', '*', {name} and {namespace}, for example {name}-*"),
     validation = Rule::new("has(self.lease) || !has(self.keyTemplate) || (self.keyTemplate.matches('^[a-z0-9_.-]+(/([a-z0-9_.-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyTemplate.contains('..') && !('/' + self.keyTemplate + '/').contains('/./'))")
-        .message("keyTemplate for Consul or a bucket may have lower-case letters, digits, '/', '_', '-', '.', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/{name}/leader"),
+        .message("keyTemplate for Consul, a bucket or a hub may have lower-case letters, digits, '/', '_', '-', '.', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/{name}/leader"),
     validation = Rule::new("has(self.lease) || !has(self.keyPattern) || (self.keyPattern.matches('^[a-z0-9_.-]+(/([a-z0-9_.*-]|[{]name[}]|[{]namespace[}])+)+$') && !self.keyPattern.contains('..') && !('/' + self.keyPattern + '/').contains('/./'))")
-        .message("keyPattern for Consul or a bucket may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
+        .message("keyPattern for Consul, a bucket or a hub may have lower-case letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}; it begins with a fixed part and a '/', and has no '//', no '..' and no '/' at its end, for example services/{namespace}/*"),
     validation = Rule::new(concat!("has(self.lease) || !has(self.keyPattern) || self.keyPattern.split('/')[0] == ", template_of!("self"), ".split('/')[0]"))
         .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', because lictor watches that part, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
     validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
@@ -111,18 +113,22 @@ pub struct ElectionClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<BucketStore>,
 
+    /// Keeps each lock in a Lease in one cluster, the hub, that several clusters can reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hub: Option<HubStore>,
+
     /// The name of the lock of an election without spec.key. {name} and {namespace} stand for the election's name and
     /// namespace. The template must contain {name}; otherwise all elections of a namespace would share one lock. For
-    /// Consul and buckets, use {namespace} as well; otherwise elections of the same name in different namespaces would
+    /// Consul, buckets and hubs, use {namespace} as well; otherwise elections of the same name in different namespaces would
     /// compete for the same lock. This field can't be changed. Default: {name} for Leases,
-    /// services/{namespace}/{name}/leader for Consul and buckets.
+    /// services/{namespace}/{name}/leader for Consul, buckets and hubs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 512))]
     #[x_kube(validation = Rule::new("self.contains('{name}')").message("keyTemplate must contain {name}, else all elections of a namespace would share one lock"))]
     pub key_template: Option<String>,
 
     /// The names that users may give to their locks with spec.key. {name} and {namespace} stand for the election's name
-    /// and namespace, * stands for any characters. For Consul and buckets, the part before the first '/' must be the same
+    /// and namespace, * stands for any characters. For Consul, buckets and hubs, the part before the first '/' must be the same
     /// as in keyTemplate. Default: none. keyTemplate then names every lock, and users can't choose names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
@@ -155,6 +161,7 @@ impl ElectionClassSpec {
             lease: Some(LeaseStore {}),
             consul: None,
             bucket: None,
+            hub: None,
             key_template: None,
             key_pattern: None,
             follow_pattern: None,
@@ -170,7 +177,7 @@ impl ElectionClassSpec {
 
     /// Returns the template for the names of locks: the class's own, or the default of its store.
     pub fn effective_key_template(&self) -> &str {
-        let is_shared = self.consul.is_some() || self.bucket.is_some();
+        let is_shared = self.consul.is_some() || self.bucket.is_some() || self.hub.is_some();
         let default = if is_shared { shared_template!() } else { lease_template!() };
         self.key_template.as_deref().unwrap_or(default)
     }
@@ -208,6 +215,10 @@ pub struct ElectionClassStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub bucket: Option<ObjectsStatus>,
 
+    /// The hub that keeps the locks. Absent for other stores, and until it has answered for the first time.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub hub: Option<ObjectsStatus>,
+
     /// Ready is True while a lictor serves the class, the store answers, and lictor has the rights that it needs there.
     /// It is Unknown until the store has answered. The message says what is wrong and what to do. Stalled is present
     /// while the values of the class contradict each other, because then waiting does not help.
@@ -219,8 +230,8 @@ pub struct ElectionClassStatus {
 impl ElectionClassStatus {
     /// Returns the sessions that the operator keeps in a shared store.
     pub fn sessions(&self) -> &[String] {
-        let in_bucket = || self.bucket.as_ref().map(|bucket| bucket.session.as_slice());
-        self.consul.as_ref().map(|consul| consul.sessions.as_slice()).or_else(in_bucket).unwrap_or_default()
+        let in_objects = || self.bucket.as_ref().or(self.hub.as_ref()).map(|objects| objects.session.as_slice());
+        self.consul.as_ref().map(|consul| consul.sessions.as_slice()).or_else(in_objects).unwrap_or_default()
     }
 }
 

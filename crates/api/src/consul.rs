@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shared::{LockPolicy, LostCluster, SecretRef, number};
+use super::shared::{LockPolicy, LostCluster, SecretKeyRef, SecretRef, number};
 
 /// A CEL expression: an optional field did not change.
 macro_rules! same {
@@ -147,28 +147,6 @@ pub struct ConsulTls {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$')").message("consul.tls.serverName must be the name of a host, for example server.dc1.consul"))]
     pub server_name: Option<String>,
-}
-
-/// A reference to one value in a Secret.
-#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct SecretKeyRef {
-    /// The Secret's namespace. Default: the namespace that lictor runs in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("not a valid namespace: it may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example lictor"))]
-    pub namespace: Option<String>,
-
-    /// The Secret's name.
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')").message("not a valid Secret name: it may have lower-case letters, digits, '-' and '.', and must begin and end with a letter or digit, for example consul-token"))]
-    pub name: String,
-
-    /// The key in the Secret's data. Default: ca.crt for certificate authorities, token for an ACL token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$')").message("not a valid Secret key: it may have letters, digits, '-', '_' and '.', for example token"))]
-    pub key: Option<String>,
 }
 
 /// Logs in to Consul by an auth method of type jwt, with a token that is valid for Consul only. lictor logs out when it

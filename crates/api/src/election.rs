@@ -110,9 +110,9 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<PodSelector>,
 
-    /// The name of the lock in its store: the name of the Lease, or the key in Consul or a bucket. It must match the
+    /// The name of the lock in its store: the name of the Lease, or the key in Consul, a bucket or a hub. It must match the
     /// keyPattern of the class. Default: the name that the keyTemplate of the class gives, which by default is {name} for
-    /// Leases and services/{namespace}/{name}/leader for Consul and buckets.
+    /// Leases and services/{namespace}/{name}/leader for Consul, buckets and hubs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,
@@ -177,7 +177,7 @@ pub struct LeaderElectionSpec {
     pub probe: Option<Probe>,
 
     /// Controls what happens to the leader while the lock's store does not answer. This matters only for a class that
-    /// keeps its locks in Consul or a bucket. Demote (default): the leader loses its label before another cluster can
+    /// keeps its locks in Consul, a bucket or a hub. Demote (default): the leader loses its label before another cluster can
     /// acquire the lock, so there are never two leaders. Keep: the leader keeps its label, even if another cluster
     /// elects a leader meanwhile. Keep gives up the guarantee of at most one leader.
     #[serde(default)]

@@ -9,6 +9,7 @@ mod consul;
 mod crds;
 mod election;
 mod hold;
+mod hub;
 mod lenient;
 mod objects;
 mod probe;
@@ -29,9 +30,7 @@ pub use conditions::{
     ACCEPTED, COMPLETE, DOCUMENTS, ELECTED, FAILED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE,
     WORKLOADS_FOLLOW, condition, is_unknown, page, unknown, with_page, with_transition_times,
 };
-pub use consul::{
-    ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls, SecretKeyRef,
-};
+pub use consul::{ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulStatus, ConsulStore, ConsulTls};
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, FormerLeader, Handover, HandoverOrder, HistoryEntry, Leader,
@@ -39,15 +38,16 @@ pub use election::{
     PodSelectorRequirement, Preemption, Preference, Spread, WhenLabelInUse, WhenStoreIsLost,
 };
 pub use hold::{ended, held_until, hold, left, says};
+pub use hub::HubStore;
 pub use objects::{ObjectSessions, ObjectsCluster, ObjectsStatus};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};
 pub use resolve::{
-    Asked, BucketPlace, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, ObjectClass, ObjectPlace,
-    Probe as ResolvedProbe, Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass, TlsSources,
-    WorkloadRule, has_default, markings, resolve, shared_class,
+    Asked, BucketPlace, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, HubPlace, ObjectClass,
+    ObjectPlace, Probe as ResolvedProbe, Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass,
+    TlsSources, WorkloadRule, has_default, markings, resolve, shared_class,
 };
 pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, LeaderServiceType, Protocol};
-pub use shared::{LockPolicy, LostCluster, SecretRef};
+pub use shared::{LockPolicy, LostCluster, SecretKeyRef, SecretRef};
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{
     Claims, JobTemplate, Kept, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,

@@ -18,8 +18,8 @@ use crate as api;
 pub use candidates::Followed;
 pub use probe::{Asked, Held, Probe};
 pub use shared::{
-    BucketPlace, ConsulClass, Credentials, ObjectClass, ObjectPlace, SecretId, SecretKey, SessionNode, Shared,
-    SharedClass, TlsSources, shared_class,
+    BucketPlace, ConsulClass, Credentials, HubPlace, ObjectClass, ObjectPlace, SecretId, SecretKey, SessionNode,
+    Shared, SharedClass, TlsSources, shared_class,
 };
 
 /// All classes by name.

@@ -53,6 +53,29 @@ pub struct SecretRef {
     pub name: String,
 }
 
+/// A reference to one value in a Secret.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyRef {
+    /// The Secret's namespace. Default: the namespace that lictor runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("not a valid namespace: it may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example lictor"))]
+    pub namespace: Option<String>,
+
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')").message("not a valid Secret name: it may have lower-case letters, digits, '-' and '.', and must begin and end with a letter or digit, for example consul-token"))]
+    pub name: String,
+
+    /// The key in the Secret's data. Default: ca.crt for certificate authorities, token for an ACL token,
+    /// kubeconfig for a kubeconfig.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$')").message("not a valid Secret key: it may have letters, digits, '-', '_' and '.', for example token"))]
+    pub key: Option<String>,
+}
+
 /// Returns a default for a field.
 pub(crate) fn number<const N: u32>() -> u32 {
     N

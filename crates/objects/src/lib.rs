@@ -18,6 +18,7 @@ mod memory;
 mod trial;
 
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 pub use lictor_core::Failure;
 
 pub use bucket::{Bucket, BucketSettings, Credentials, SettingsError};
@@ -35,6 +36,17 @@ pub trait Objects: Send + Sync {
 
     /// Lists all objects with their tags, sorted by name. Names are relative to the prefix of the store.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Failure>>;
+
+    /// Follows the names of objects that seem to have changed. An empty name means that any may have. This only hints when to look:
+    /// a change may go unnoticed. `None`: the store says nothing by itself.
+    fn changes(&self) -> Option<BoxStream<'static, String>> {
+        None
+    }
+
+    /// Returns what a person does to delete an object, as the end of a sentence.
+    fn deletion(&self, name: &str) -> String {
+        format!("delete the object {name}")
+    }
 }
 
 /// The name of one version of an object: an ETag, or what else the store has. An object with an equal tag is unchanged, wherever the tag

@@ -7,34 +7,53 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use kube::Client;
 use lictor_api::{
-    BucketPlace, ElectionClassStatus, ObjectClass, ObjectPlace, ObjectsCluster, ObjectsStatus, Shared, SharedClass,
+    BucketPlace, ElectionClassStatus, HubPlace, ObjectClass, ObjectPlace, ObjectsCluster, ObjectsStatus, Shared,
+    SharedClass,
 };
 use lictor_core::{Failure, SessionParameters, StoreId, Uid};
-use lictor_locks::Role;
 use lictor_locks::objects::{ObjectKeeper, ObjectKeys, ObjectSettings, TRIAL};
+use lictor_locks::{Hub, Role};
 use lictor_objects::{Bucket, BucketSettings, Credentials, Objects, Trial, honours_conditions};
 use lictor_process::monotonic;
 
-use super::class_store::{ClassStore, Context, News, Secrets, Trouble};
+use super::class_store::{ClassStore, Context, News, Secrets, Trouble, secret};
 use super::kept::{self, Kept};
+use crate::kubernetes::connect_by;
 use crate::store::ObjectParameters;
 
 /// How a store of objects is reached.
-pub type Open = Arc<dyn Fn(&Site) -> Result<Arc<dyn Objects>, String> + Send + Sync>;
+pub type Open = Arc<dyn Fn(Site, Client) -> BoxFuture<'static, Result<Arc<dyn Objects>, String>> + Send + Sync>;
 
 /// A store of objects, with all that it takes to reach it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Site {
     /// A bucket.
     Bucket(BucketSettings),
+    /// A namespace of a cluster.
+    Hub {
+        /// The namespace.
+        namespace: String,
+        /// The kubeconfig. `None`: this cluster is the hub.
+        kubeconfig: Option<Vec<u8>>,
+        /// How long a request may take.
+        timeout: Duration,
+    },
 }
 
 /// Reaches a store by its own protocol.
-pub(super) fn open(site: &Site) -> Result<Arc<dyn Objects>, String> {
-    match site {
-        Site::Bucket(settings) => Ok(Arc::new(Bucket::new(settings).map_err(|error| error.to_string())?)),
-    }
+pub(super) async fn open(site: Site, own: Client) -> Result<Arc<dyn Objects>, String> {
+    Ok(match site {
+        Site::Bucket(settings) => Arc::new(Bucket::new(&settings).map_err(|error| error.to_string())?),
+        Site::Hub { namespace, kubeconfig, timeout } => {
+            let hub = match kubeconfig {
+                None => own,
+                Some(kubeconfig) => connect_by(&kubeconfig, timeout).await.map_err(|error| error.to_string())?,
+            };
+            Arc::new(Hub::new(hub, &namespace, timeout))
+        }
+    })
 }
 
 /// The store of a class in objects.
@@ -74,6 +93,7 @@ impl InObjects {
         let timeout = self.context.timeout.min(session.longest_request());
         let site = match &class.place {
             ObjectPlace::Bucket(place) => bucket(place, timeout, secrets)?.map(Site::Bucket),
+            ObjectPlace::Hub(place) => hub(place, timeout, secrets)?,
         };
         Ok(site.map(|site| Made { site, cluster: class.cluster.clone(), session, poll: class.poll }))
     }
@@ -90,7 +110,9 @@ impl InObjects {
         if self.store.as_ref().is_some_and(|store| store.made == made) {
             return Ok(false);
         }
-        let objects = (self.open)(&made.site).map_err(|error| Trouble::invalid_settings(&error))?;
+        let objects = (self.open)(made.site.clone(), self.context.client.clone())
+            .await
+            .map_err(|error| Trouble::invalid_settings(&error))?;
         honours_conditions(&*objects, TRIAL).await.map_err(|trial| match trial {
             Trial::Ignored(message) => Trouble { reason: "ConditionsIgnored", message },
             Trial::Failed(failure) => trouble(&failure),
@@ -137,6 +159,14 @@ fn bucket(place: &BucketPlace, timeout: Duration, secrets: &Secrets) -> Result<O
     };
     let BucketPlace { url, region, endpoint, .. } = place.clone();
     Ok(Some(BucketSettings { url, region, endpoint, credentials, timeout }))
+}
+
+/// Returns what reaches a hub; `None` until its Secret has been read.
+fn hub(place: &HubPlace, timeout: Duration, secrets: &Secrets) -> Result<Option<Site>, Trouble> {
+    let namespace = place.namespace.clone();
+    let Some(key) = &place.kubeconfig else { return Ok(Some(Site::Hub { namespace, kubeconfig: None, timeout })) };
+    let kubeconfig = secret(secrets, key)?.map(<[u8]>::to_vec);
+    Ok(kubeconfig.map(|kubeconfig| Site::Hub { namespace, kubeconfig: Some(kubeconfig), timeout }))
 }
 
 impl Store {
@@ -218,6 +248,7 @@ impl ClassStore for InObjects {
         let objects = ObjectsStatus { session, clusters };
         match store.made.site {
             Site::Bucket(_) => status.bucket = Some(objects),
+            Site::Hub { .. } => status.hub = Some(objects),
         }
     }
 

@@ -58,6 +58,7 @@ async fn it_elects_with_its_own_rights_and_no_others() {
     people::see_classes_and_run_elections(cluster, &lab).await;
     a_label_that_is_no_role_is_refused_with_the_value_to_extend(&lab).await;
     the_policies_let_the_others_work(cluster, &lab);
+    the_cluster_can_be_its_own_hub(cluster);
     an_upgrade_changes_no_leader(&release, &account, &mut operator, &lab, &leader).await;
     the_hook_of_an_upgrade_renews_the_crds(&release, cluster).await;
     the_test_says_what_is_not_well(&release, &account, cluster).await;
@@ -464,6 +465,19 @@ async fn a_tenant_stays_in_its_place(cluster: &'static Cluster, lab: &Lab, leade
         tenant.allowed(&["-n", namespace, "delete", "le", "thief"], None);
     }
     tenant.refused(&["-n", "bank", "get", "le"], None, "cannot list resource \"leaderelections\"");
+}
+
+fn the_cluster_can_be_its_own_hub(cluster: &Cluster) {
+    cluster.kubectl(&["create", "namespace", "lictor-locks"]);
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "hub"},
+        "spec": {"hub": {"namespace": "lictor-locks", "clusterName": "hub"}},
+    });
+    cluster.try_kubectl(&["create", "-f", "-"], Some(&class.to_string())).unwrap_or_else(|error| panic!("{error}"));
+    cluster.kubectl(&["wait", "--for=condition=Ready", "electionclass/hub", "--timeout=60s"]);
+    let session = cluster.kubectl(&["-n", "lictor-locks", "get", "leases", "-oname"]);
+    assert!(session.contains("sessions-hub-"), "{session}");
+    cluster.kubectl(&["delete", "electionclass", "hub"]);
 }
 
 /// lictor writes any label that an election's author names, so a policy has to stop it.

@@ -48,11 +48,11 @@ impl Member {
         member
     }
 
-    /// Creates a cluster whose class has these fields of `bucket`.
-    pub async fn in_bucket(lab: Lab, test: &str, cluster: &str, bucket: Value) -> Self {
+    /// Creates a cluster whose class has these fields of this store.
+    pub async fn in_store(lab: Lab, test: &str, cluster: &str, store: &str, fields: Value) -> Self {
         let prefix = format!("{test}-{}", std::process::id());
         let member = Self { class: lab.namespace.clone(), cluster: cluster.into(), prefix, lab };
-        member.apply_store("bucket", bucket).await;
+        member.apply_store(store, fields).await;
         member
     }
 

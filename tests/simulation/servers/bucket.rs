@@ -1,18 +1,20 @@
 //! A simulated bucket: objects that are replaced only if they have not changed. Reads and listings are consistent, as those of S3, Google
-//! Cloud Storage and Azure are. The bucket has no clock.
+//! Cloud Storage and Azure are. The bucket has no clock. Or a hub, which does the same with Leases, and tells what has changed.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::stream::{BoxStream, unfold};
+use futures::{FutureExt, StreamExt};
+use futures::future::{BoxFuture, ready};
 use lictor::controller::{Open, Site};
 use lictor_core::{LockSession, SessionObject};
 use lictor_locks::objects::KeyObject;
-use lictor_objects::{Failure, Listed, Object, Objects, Put, Tag};
+use lictor_objects::{BucketSettings, Failure, Listed, Object, Objects, Put, Tag};
 use serde_json::{Value, json};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, sleep};
 
 use super::client::Listener;
@@ -24,15 +26,20 @@ pub const BY_HAND: &str = "by hand";
 const NAMESAKE: &str = "elsewhere";
 const RENEWS: Duration = Duration::from_secs(5);
 
+/// After this time a watch is made anew.
+const LONGEST_SILENCE: Duration = Duration::from_secs(25);
+
 /// Is told of each session that ends and held a key: its cluster, and whether that cluster ended the session itself, or made another one in
 /// its place.
 type Observer = Box<dyn Fn(&str, bool) + Send>;
 
-/// A bucket.
+/// A bucket, or a hub.
 pub struct Bucket {
     state: Mutex<State>,
     /// Whether equal contents have equal tags, as in S3.
     by_content: bool,
+    /// In a hub: the names of objects that change.
+    told: Option<broadcast::Sender<String>>,
 }
 
 #[derive(Default)]
@@ -49,7 +56,26 @@ struct State {
 impl Bucket {
     /// Makes an empty bucket.
     pub fn new(by_content: bool) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), by_content })
+        Arc::new(Self { state: Mutex::default(), by_content, told: None })
+    }
+
+    /// Makes an empty hub.
+    pub fn hub() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), by_content: false, told: Some(broadcast::Sender::new(64)) })
+    }
+
+    /// Whether it is a hub.
+    pub fn is_hub(&self) -> bool {
+        self.told.is_some()
+    }
+
+    fn remove(&self, state: &mut State, name: &str) -> bool {
+        self.tell(name);
+        state.objects.remove(name).is_some()
+    }
+
+    fn tell(&self, name: &str) {
+        self.told.iter().for_each(|told| drop(told.send(name.to_owned())));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -66,6 +92,7 @@ impl Bucket {
             Tag(state.writes.to_string())
         };
         state.objects.insert(name.to_owned(), Object { tag: tag.clone(), content });
+        self.tell(name);
         tag
     }
 
@@ -129,7 +156,7 @@ impl Bucket {
     pub fn spoil_session(&self, cluster: &str, deletes: bool) {
         let (mut state, name) = (self.lock(), of_session(cluster));
         if deletes {
-            state.objects.remove(&name);
+            self.remove(&mut state, &name);
         } else if state.objects.contains_key(&name) {
             self.write(&mut state, &name, BY_HAND.into());
         }
@@ -137,7 +164,7 @@ impl Bucket {
 
     /// A person deletes a key.
     pub fn delete(&self, key: &str) {
-        self.lock().objects.remove(&of_key(key));
+        self.remove(&mut self.lock(), &of_key(key));
     }
 
     /// Somebody writes another value into a key.
@@ -166,7 +193,7 @@ impl Bucket {
         let mut state = self.lock();
         let is_value = state.key(key).and_then(|object| object.value).is_some_and(|value| value == BY_HAND);
         let is_all = state.objects.get(&of_key(key)).is_some_and(|object| object.content == BY_HAND.as_bytes());
-        (is_value || is_all) && state.objects.remove(&of_key(key)).is_some()
+        (is_value || is_all) && self.remove(&mut state, &of_key(key))
     }
 
     /// A person keeps the present state by this number.
@@ -302,8 +329,11 @@ impl Answer {
 
 /// How a bucket is reached over a link.
 pub fn open(bucket: Arc<Bucket>, link: Arc<Link>, listener: Listener) -> Open {
-    Arc::new(move |site: &Site| match site {
-        Site::Bucket(settings) => Ok(way(bucket.clone(), link.clone(), listener.clone(), settings.timeout)),
+    Arc::new(move |site, _| {
+        let limit = match site {
+            Site::Bucket(BucketSettings { timeout, .. }) | Site::Hub { timeout, .. } => timeout,
+        };
+        ready(Ok(way(bucket.clone(), link.clone(), listener.clone(), limit))).boxed()
     })
 }
 
@@ -356,6 +386,28 @@ impl Way {
 }
 
 impl Objects for Way {
+    /// What is lost on the way is not told again.
+    fn changes(&self) -> Option<BoxStream<'static, String>> {
+        let (told, link) = (self.bucket.told.as_ref()?.subscribe(), self.link.clone());
+        let next = move |mut told: broadcast::Receiver<String>| {
+            let link = link.clone();
+            async move {
+                loop {
+                    let name = match told.recv().await {
+                        Ok(name) => name,
+                        Err(RecvError::Lagged(_)) => String::new(),
+                        Err(RecvError::Closed) => return None,
+                    };
+                    let arrives = link.carry(|mishap| async move { matches!(mishap, Mishap::None) }.boxed());
+                    if matches!(tokio::time::timeout(LONGEST_SILENCE, arrives).await, Ok(Ok(true))) {
+                        return Some((name, told));
+                    }
+                }
+            }
+        };
+        Some(unfold(told, next).boxed())
+    }
+
     fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Object>, Failure>> {
         async move {
             match self.ask(Asked::Get(name.to_owned())).await {

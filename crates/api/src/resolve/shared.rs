@@ -4,6 +4,7 @@
 mod bucket;
 mod common;
 mod consul;
+mod hub;
 mod objects;
 
 use std::ops::Deref;
@@ -13,6 +14,7 @@ use crate::{ElectionClass, ElectionClassSpec};
 pub use bucket::BucketPlace;
 pub use common::{SecretId, SecretKey, Shared};
 pub use consul::{ConsulClass, Credentials, SessionNode, TlsSources};
+pub use hub::HubPlace;
 pub use objects::{ObjectClass, ObjectPlace};
 
 /// How a class keeps its locks in a store that several clusters share.
@@ -30,17 +32,20 @@ pub enum SharedClass {
 /// Returns what is wrong with the class. The CRDs refuse all of this at `kubectl apply`, but the CRDs in the cluster
 /// may be older than this program.
 pub fn shared_class(class: &ElectionClass) -> Option<Result<SharedClass, Refusal>> {
-    let ElectionClassSpec { lease, consul, bucket, .. } = &class.spec;
+    let ElectionClassSpec { lease, consul, bucket, hub, .. } = &class.spec;
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    let read = match (lease, consul, bucket) {
-        (_, None, None) => return None,
-        (None, Some(store), None) => {
+    let read = match (lease, consul, bucket, hub) {
+        (_, None, None, None) => return None,
+        (None, Some(store), None, None) => {
             consul::consul_class(name, &class.spec, store).map(|read| SharedClass::Consul(Box::new(read)))
         }
-        (None, None, Some(store)) => {
+        (None, None, Some(store), None) => {
             objects::in_bucket(name, &class.spec, store).map(|read| SharedClass::Objects(Box::new(read)))
         }
-        _ => Err("the class names several stores: keep one of lease, consul and bucket, and leave the others out"),
+        (None, None, None, Some(store)) => {
+            objects::in_hub(name, &class.spec, store).map(|read| SharedClass::Objects(Box::new(read)))
+        }
+        _ => Err("the class names several stores: keep one of lease, consul, bucket and hub, and leave the others out"),
     };
     Some(read.map_err(|what| Refusal {
         reason: "InvalidClass",
@@ -94,15 +99,19 @@ mod tests {
     fn a_class_keeps_its_locks_in_one_store() {
         let consul = json!({"address": "http://consul.example:8500", "clusterName": "west"});
         let bucket = json!({"url": "s3://locks", "clusterName": "west"});
+        let hub = json!({"namespace": "lictor-locks", "clusterName": "west"});
         let store = |spec: Value| read(&spec).map(|read| read.map(|shared| (shared.kind(), shared.store().0)));
         assert_eq!(store(json!({"lease": {}})), None);
         assert_eq!(store(json!({"consul": consul})), Some(Ok(("Consul", "consul/west".into()))));
         assert_eq!(store(json!({"bucket": bucket})), Some(Ok(("object storage", "bucket/west".into()))));
+        assert_eq!(store(json!({"hub": hub})), Some(Ok(("hub", "hub/west".into()))));
         for several in [
             json!({"lease": {}, "consul": consul}),
             json!({"lease": {}, "bucket": bucket}),
             json!({"consul": consul, "bucket": bucket}),
             json!({"lease": {}, "consul": consul, "bucket": bucket}),
+            json!({"lease": {}, "hub": hub}),
+            json!({"bucket": bucket, "hub": hub}),
         ] {
             let refusal = store(several).unwrap().unwrap_err();
             assert_eq!(refusal.reason, "InvalidClass");

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::{BoxFuture, OptionFuture};
+use futures::stream::BoxStream;
 use lictor_core::{
     CasCommand, CasSession, Failure, Instant, LockSession, LockValidity, ObjectTag, SessionEnd, SessionObject,
     SessionParameters, SessionWatch, SessionWrite,
@@ -16,8 +18,8 @@ use tokio::time::timeout;
 
 use super::content::name_of;
 use super::keys::{ObjectKeys, Shared};
-use super::of_session;
 use super::poll::{Found, KnownSessions, Polled, poll};
+use super::{Named, of_session};
 use crate::rights::{Rights, Tried, try_writes};
 use crate::{Refusals, Refused, Role, Sessions};
 
@@ -56,6 +58,8 @@ pub struct ObjectKeeper {
     /// The look into the store that is under way, and the number of requests for it.
     poll: Option<BoxFuture<'static, (u64, Result<Polled, Failure>)>>,
     next_poll: Instant,
+    /// The objects that seem to have changed, if the store tells that.
+    changes: Option<BoxStream<'static, String>>,
     last_change: Option<Instant>,
     /// The index of the view after the last look.
     index: u64,
@@ -88,6 +92,7 @@ impl ObjectKeeper {
         let ObjectSettings { cluster, installation, writer, ttl, .. } = &settings;
         let life = CasSession::new(installation, writer, SessionParameters { ttl: *ttl });
         let others = SessionWatch::new(cluster, installation, writer, *ttl);
+        let changes = objects.changes();
         let keys = ObjectKeys::new(objects);
         let (updates, receiver) = watch::channel(Sessions {
             ids: vec![None],
@@ -109,6 +114,7 @@ impl ObjectKeeper {
             end: None,
             poll: None,
             next_poll: Instant::default(),
+            changes,
             last_change: None,
             index: 0,
             reliable: None,
@@ -198,6 +204,7 @@ impl ObjectKeeper {
             () = self.suspicion.notified(), if acts => self.life.suspect((self.clock)()),
             () = self.refusals.told(), if acts => self.rights.take(self.refusals.drain(), (self.clock)()),
             () = shared.wanted.notified() => self.next_poll = (self.clock)(),
+            Some(changed) = OptionFuture::from(self.changes.as_mut().map(StreamExt::next)) => self.hear(changed),
             () = nap(next.since((self.clock)())) => {}
         }
     }
@@ -282,6 +289,16 @@ impl ObjectKeeper {
             let put = timeout(limit, write).await.unwrap_or_else(|_| late());
             (end, put)
         }));
+    }
+
+    /// Takes what the store says by itself. Renewals of sessions can wait for the next look.
+    fn hear(&mut self, changed: Option<String>) {
+        match changed {
+            Some(name) if matches!(Named::read(&name), Some(Named::Session(_))) => {}
+            Some(_) => drop(self.keys.shared().want()),
+            // The store says nothing any more.
+            None => self.changes = None,
+        }
     }
 
     fn done(&mut self, done: Done) {

@@ -179,6 +179,11 @@ impl ObjectKeys {
         }
     }
 
+    /// Returns what a person does to delete the object of a key.
+    pub fn deletion(&self, key: &str) -> String {
+        self.0.objects.deletion(&of_key(key))
+    }
+
     /// C15: writes a key as it is, to see whether it may be written.
     ///
     /// # Errors
@@ -246,7 +251,7 @@ impl Shared {
     }
 
     /// Asks for a poll that begins after this.
-    fn want(&self) -> u64 {
+    pub(super) fn want(&self) -> u64 {
         let mine = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         self.wanted.notify_one();
         mine

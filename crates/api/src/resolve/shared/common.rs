@@ -8,7 +8,7 @@ use lictor_core::StoreId;
 
 use crate::ElectionClassSpec;
 use crate::resolve::{Refusal, refused_key};
-use crate::shared::{LockPolicy, LostCluster, SecretRef};
+use crate::shared::{LockPolicy, LostCluster, SecretKeyRef, SecretRef};
 
 /// The longest key of a lock, in characters.
 pub(super) const LONGEST_KEY: usize = 512;
@@ -80,6 +80,15 @@ pub struct SecretKey {
 /// Reads a reference to a Secret.
 pub(super) fn secret_id(SecretRef { namespace, name }: &SecretRef) -> SecretId {
     SecretId { namespace: namespace.clone(), name: name.clone() }
+}
+
+/// Reads a reference to a value in a Secret.
+pub(super) fn secret_key(secret: &SecretKeyRef, default: &str) -> SecretKey {
+    let SecretKeyRef { namespace, name, key } = secret;
+    SecretKey {
+        secret: SecretId { namespace: namespace.clone(), name: name.clone() },
+        key: key.clone().unwrap_or_else(|| default.into()),
+    }
 }
 
 /// Reads how long the cluster's API server must be unreachable before the operator releases the locks.

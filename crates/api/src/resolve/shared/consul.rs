@@ -8,7 +8,8 @@ use std::time::Duration;
 use lictor_core::StoreId;
 
 use super::common::{
-    LONGEST_KEY, SecretId, SecretKey, Shared, check_key_below, is_http, release_after, secret_id, watched_prefix,
+    LONGEST_KEY, SecretId, SecretKey, Shared, check_key_below, is_http, release_after, secret_id, secret_key,
+    watched_prefix,
 };
 use crate::consul::{self as api, ConsulRecord};
 use crate::resolve::{Refusal, refused_key};
@@ -181,14 +182,6 @@ fn resolve_tls(tls: &api::ConsulTls) -> TlsSources {
         authorities: ca_secret_ref.as_ref().map(|secret| secret_key(secret, "ca.crt")),
         certificate: cert_secret_ref.as_ref().map(secret_id),
         server_name: server_name.clone(),
-    }
-}
-
-fn secret_key(secret: &api::SecretKeyRef, default: &str) -> SecretKey {
-    let api::SecretKeyRef { namespace, name, key } = secret;
-    SecretKey {
-        secret: SecretId { namespace: namespace.clone(), name: name.clone() },
-        key: key.clone().unwrap_or_else(|| default.into()),
     }
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use lictor_core::StoreId;
 
 use super::bucket::{self, BucketPlace};
-use super::common::{SecretId, Shared, check_key_below, release_after, watched_prefix};
+use super::common::{SecretId, Shared, check_key_below, release_after, secret_key, watched_prefix};
+use super::hub::HubPlace;
 use crate::resolve::Refusal;
 use crate::shared::LostCluster;
-use crate::{BucketStore, ElectionClassSpec, LockPolicy, ObjectSessions};
+use crate::{BucketStore, ElectionClassSpec, HubStore, LockPolicy, ObjectSessions};
 
 /// Where and how a class keeps its locks in objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct ObjectClass {
 pub enum ObjectPlace {
     /// A bucket of an object storage.
     Bucket(BucketPlace),
+    /// Leases in a namespace of a cluster.
+    Hub(HubPlace),
 }
 
 /// The fields that the classes of all stores of objects share.
@@ -71,6 +74,25 @@ pub(super) fn in_bucket(
     object_class(name, class, ObjectPlace::Bucket(place), &common)
 }
 
+/// Reads a class that keeps its locks in a hub.
+pub(super) fn in_hub(name: &str, class: &ElectionClassSpec, store: &HubStore) -> Result<ObjectClass, &'static str> {
+    let HubStore {
+        namespace,
+        kubeconfig_secret_ref,
+        cluster_name,
+        sessions,
+        when_cluster_is_lost,
+        when_operator_stops,
+    } = store;
+    if namespace.is_empty() {
+        return Err("hub.namespace is empty: write a namespace of the hub, for example lictor-locks");
+    }
+    let kubeconfig = kubeconfig_secret_ref.as_ref().map(|secret| secret_key(secret, "kubeconfig"));
+    let place = ObjectPlace::Hub(HubPlace { namespace: namespace.clone(), kubeconfig });
+    let when_operator_stops = *when_operator_stops;
+    object_class(name, class, place, &Common { cluster_name, sessions, when_cluster_is_lost, when_operator_stops })
+}
+
 fn object_class(
     name: &str,
     class: &ElectionClassSpec,
@@ -102,18 +124,21 @@ impl Shared for ObjectClass {
     fn kind(&self) -> &'static str {
         match self.place {
             ObjectPlace::Bucket(_) => "object storage",
+            ObjectPlace::Hub(_) => "hub",
         }
     }
 
     fn place(&self) -> String {
         match &self.place {
             ObjectPlace::Bucket(bucket) => format!("the bucket {}", bucket.url),
+            ObjectPlace::Hub(hub) => format!("the namespace {} of the hub", hub.namespace),
         }
     }
 
     fn store(&self) -> StoreId {
         let kind = match self.place {
             ObjectPlace::Bucket(_) => "bucket",
+            ObjectPlace::Hub(_) => "hub",
         };
         StoreId::of_class(kind, &self.name)
     }
@@ -143,6 +168,7 @@ impl Shared for ObjectClass {
     fn secrets(&self) -> BTreeSet<SecretId> {
         let secret = match &self.place {
             ObjectPlace::Bucket(bucket) => bucket.secret.as_ref(),
+            ObjectPlace::Hub(hub) => hub.kubeconfig.as_ref().map(|key| &key.secret),
         };
         secret.into_iter().cloned().collect()
     }
@@ -197,12 +223,34 @@ mod tests {
         let class = class.unwrap();
         let secret = SecretId { namespace: Some("keys".into()), name: "minio".into() };
         assert_eq!(class.secrets(), BTreeSet::from([secret]));
-        let ObjectPlace::Bucket(place) = &class.place;
+        let ObjectPlace::Bucket(place) = &class.place else { panic!("{class:?}") };
         assert_eq!(place.region.as_deref(), Some("eu-central-1"));
         assert_eq!(place.endpoint.as_deref(), Some("https://minio.example:9000"));
         assert_eq!((class.cluster(), class.store().0.as_str()), ("east", "bucket/bucket"));
         assert_eq!((class.ttl, class.poll), (Duration::from_secs(30), Duration::from_secs(10)));
         assert_eq!((class.release_after, class.release_on_stop), (Some(Duration::from_secs(60)), true));
+    }
+
+    #[test]
+    fn a_hub_is_this_cluster_or_that_of_a_kubeconfig() {
+        let read = |hub: Value| {
+            let spec: ElectionClassSpec = serde_json::from_value(json!({"hub": hub})).unwrap();
+            in_hub("hub", &spec, spec.hub.as_ref().unwrap())
+        };
+        let own = read(json!({"namespace": "lictor-locks", "clusterName": "hub"})).unwrap();
+        assert_eq!(
+            (own.place().as_str(), own.store().0.as_str()),
+            ("the namespace lictor-locks of the hub", "hub/hub")
+        );
+        assert_eq!((own.expiry(), own.secrets()), (Duration::from_secs(41), BTreeSet::new()));
+        let secret = SecretId { namespace: None, name: "hub".into() };
+        let secret_ref = json!({"name": "hub"});
+        let other =
+            read(json!({"namespace": "locks", "clusterName": "west", "kubeconfigSecretRef": secret_ref})).unwrap();
+        let ObjectPlace::Hub(HubPlace { kubeconfig: Some(kubeconfig), .. }) = &other.place else { panic!("{other:?}") };
+        assert_eq!((kubeconfig.key.as_str(), other.secrets()), ("kubeconfig", BTreeSet::from([secret])));
+        let refused = read(json!({"namespace": "", "clusterName": "west"})).unwrap_err();
+        assert!(refused.contains("for example lictor-locks"), "{refused}");
     }
 
     #[test]

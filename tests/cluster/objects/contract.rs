@@ -1,4 +1,4 @@
-//! The contract of all stores, in buckets on real servers of the protocols of S3 and Azure.
+//! The contract of all stores, in buckets on real servers of the protocols of S3 and Azure, and in a hub.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,39 +6,46 @@ use std::time::Duration;
 
 use lictor::store::{LockStore, ObjectParameters, Owner, SharedStore};
 use lictor_core::{Key, LockValidity, SessionObject, StoreId, Uid};
-use lictor_locks::Role;
 use lictor_locks::objects::{ObjectKeeper, ObjectSettings};
-use lictor_objects::{Bucket, BucketSettings, Object, Objects, Put};
+use lictor_locks::{Hub, Role};
+use lictor_objects::{Bucket, Object, Objects, Put};
 use lictor_process::monotonic;
 use lictor_testing::buckets::{Buckets, Kind};
 use lictor_testing::contract::World;
-use lictor_testing::kubernetes::eventually;
+use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-struct InBucket {
+struct InObjects {
     objects: Arc<dyn Objects>,
     store: SharedStore,
     other: SharedStore,
     _roles: [watch::Sender<Role>; 2],
 }
 
-impl InBucket {
-    async fn new(kind: Kind) -> Self {
+impl InObjects {
+    async fn in_bucket(kind: Kind) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let settings = Buckets::shared(kind).create(&format!("contract-{number}")).await;
-        let (objects, store, role) = Self::store_of("west", &settings).await;
-        let (_, other, others) = Self::store_of("east", &settings).await;
-        Self { objects, store, other, _roles: [role, others] }
+        Self::new(|| Arc::new(Bucket::new(&settings).expect("valid settings"))).await
+    }
+
+    async fn in_hub() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let hub = Lab::of(Cluster::second(), &format!("hub-contract-{number}")).await;
+        Self::new(|| Arc::new(Hub::new(hub.client.clone(), &hub.namespace, Duration::from_secs(5)))).await
+    }
+
+    async fn new(objects: impl Fn() -> Arc<dyn Objects>) -> Self {
+        let (store, role) = Self::store_of("west", objects()).await;
+        let (other, others) = Self::store_of("east", objects()).await;
+        Self { objects: objects(), store, other, _roles: [role, others] }
     }
 
     /// The store of a cluster.
-    async fn store_of(
-        cluster: &str,
-        settings: &BucketSettings,
-    ) -> (Arc<dyn Objects>, SharedStore, watch::Sender<Role>) {
-        let objects: Arc<dyn Objects> = Arc::new(Bucket::new(settings).expect("valid settings"));
+    async fn store_of(cluster: &str, objects: Arc<dyn Objects>) -> (SharedStore, watch::Sender<Role>) {
         let settings = ObjectSettings {
             cluster: cluster.into(),
             installation: cluster.into(),
@@ -47,11 +54,11 @@ impl InBucket {
             poll: Duration::from_millis(100),
         };
         let (role, roles) = watch::channel(Role::Acting);
-        let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
+        let (keeper, keys, sessions) = ObjectKeeper::new(objects, settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));
         let parameters = ObjectParameters {
-            id: StoreId("bucket/test".into()),
+            id: StoreId("objects/test".into()),
             keys,
             cluster: cluster.into(),
             installation: cluster.into(),
@@ -69,7 +76,7 @@ impl InBucket {
             }
         });
         tokio::select! { () = listens => {}, () = valid => {} }
-        (objects, store, role)
+        (store, role)
     }
 
     async fn edit(&self, key: &Key, edit: impl Fn(&[u8]) -> Vec<u8>) {
@@ -81,7 +88,7 @@ impl InBucket {
     }
 }
 
-impl World for InBucket {
+impl World for InObjects {
     fn store(&self) -> &dyn LockStore {
         &self.store
     }
@@ -103,7 +110,7 @@ impl World for InBucket {
     }
 
     fn key(&self, name: &str) -> Key {
-        Key { store: StoreId("bucket/test".into()), namespace: String::new(), name: name.into() }
+        Key { store: StoreId("objects/test".into()), namespace: String::new(), name: name.into() }
     }
 
     fn owner(&self) -> Owner {
@@ -133,10 +140,15 @@ impl World for InBucket {
 
 mod s3 {
     use super::*;
-    lictor_testing::contract!(|_test| InBucket::new(Kind::S3));
+    lictor_testing::contract!(|_test| InObjects::in_bucket(Kind::S3));
 }
 
 mod azure {
     use super::*;
-    lictor_testing::contract!(|_test| InBucket::new(Kind::Azure));
+    lictor_testing::contract!(|_test| InObjects::in_bucket(Kind::Azure));
+}
+
+mod hub {
+    use super::*;
+    lictor_testing::contract!(|_test| InObjects::in_hub());
 }

@@ -15,12 +15,12 @@ use crate::consul::member::Member;
 use crate::switchover::{ask, complete, term};
 
 /// The TTL of the sessions in these tests.
-const TTL: Duration = Duration::from_secs(10);
+pub(super) const TTL: Duration = Duration::from_secs(10);
 /// How long the clusters may have no leader, by docs/bucket.md: until the last renewal has been seen and its TTL is over; for the looks into the
 /// bucket before and after that; and until another operator acts.
 const LED_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs() + 2 + LEASE.as_secs());
 
-fn within(what: &str, began: Instant) {
+pub(super) fn within(what: &str, began: Instant) {
     let took = began.elapsed();
     eprintln!("measured: {what}: {:.1} s of {} s", took.as_secs_f64(), LED_WITHIN.as_secs());
     assert!(took < LED_WITHIN, "{what}: {took:?}, and it may take {LED_WITHIN:?}");
@@ -39,7 +39,7 @@ async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str
         "url": bucket.url, "endpoint": endpoint, "clusterName": cluster, "secretRef": {"name": "bucket"},
         "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1},
     });
-    Member::in_bucket(lab, test, cluster, fields).await
+    Member::in_store(lab, test, cluster, "bucket", fields).await
 }
 
 /// Creates two clusters with a pod each: `a` in the west leads, and `b` in the east follows. A proxy can disturb the west's connections.
@@ -57,6 +57,11 @@ async fn clusters(test: &str) -> (Link, Side, Side) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leadership_moves_to_the_other_cluster_and_back() {
     let (_link, west, east) = clusters("bucket-across").await;
+    there_and_back(west, east).await;
+}
+
+/// Moves the leadership to the east and back. Returns how long each took, in milliseconds.
+pub(super) async fn there_and_back(west: Side, east: Side) -> [i64; 2] {
     let from = term(&west.member.lab).await;
     ask(&west.member.lab, "there", json!({"fromTerm": from, "toCluster": "east"})).await;
     let there = complete(&west.member.lab, "there").await;
@@ -70,10 +75,10 @@ async fn the_leadership_moves_to_the_other_cluster_and_back() {
     ask(&east.member.lab, "back", json!({"fromTerm": from, "toCluster": "west"})).await;
     let back = complete(&east.member.lab, "back").await;
     west.member.lab.wait_leader("a").await;
-    for moved in [there, back] {
-        eprintln!("measured: a switchover to the other cluster: {:?} ms", moved.duration_milliseconds);
-    }
+    let took = [there, back].map(|moved| moved.duration_milliseconds.expect("it is complete"));
+    eprintln!("measured: switchovers to the other cluster and back: {took:?} ms");
     assert_eq!(kept_their_promises(&[&west, &east]).await, 3);
+    took
 }
 
 /// A leader whose cluster has no other candidate releases the lock, which the other cluster takes. When both have none, nobody leads.
@@ -100,7 +105,15 @@ async fn an_operator_that_is_killed_loses_the_lock_to_the_other_cluster() {
 }
 
 async fn cut(test: &str, disturbance: Option<(Stream, Disturbance)>) {
-    let (link, west, east) = clusters(test).await;
+    cut_off(test, clusters(test).await, disturbance).await;
+}
+
+/// Cuts the west off, until the east leads.
+pub(super) async fn cut_off(
+    test: &str,
+    (link, west, east): (Link, Side, Side),
+    disturbance: Option<(Stream, Disturbance)>,
+) {
     let began = Instant::now();
     match disturbance {
         None => link.disable().await,

@@ -1,4 +1,0 @@
-//! Elections in a bucket, on real servers.
-
-mod across;
-mod contract;

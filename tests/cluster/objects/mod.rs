@@ -1,0 +1,5 @@
+//! Elections whose locks are objects: in buckets on real servers, and in a hub.
+
+mod across;
+mod contract;
+mod hub;
