@@ -16,7 +16,7 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment does not count, because the demo would install things in a cluster that the user did not name.
-demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters with one Consul: make demo STORE=consul
+demo: ## See it elect a leader: make demo [KUBECONFIG=/path], in two clusters: make demo STORE=consul (or bucket, hub)
 	@exec hack/demo.sh $(if $(filter command,$(origin STORE)),--store '$(STORE)') $(if $(filter command,$(origin KUBECONFIG)),'$(KUBECONFIG)')
 
 # A run that fails changes nothing.

@@ -2,7 +2,7 @@
 # Shows lictor at work: elects a leader among three pods, deletes it, and shows which pod takes over and how soon.
 #
 #   hack/demo.sh [KUBECONFIG]     `make demo` and `make demo KUBECONFIG=/path` call it
-#   hack/demo.sh --store consul   `make demo STORE=consul`: two clusters that share one Consul (hack/demo-consul.sh)
+#   hack/demo.sh --store STORE    `make demo STORE=consul`, bucket or hub: two clusters that share it (hack/demo-clusters.sh)
 #
 # Without an argument it runs in its own control plane (hack/cluster.sh). With a file it runs in the namespace lictor-demo of that
 # cluster, and removes at the end what it created, and nothing else. On a terminal it stays until Ctrl-C. Otherwise it ends by itself,
@@ -17,15 +17,15 @@ build_logs=$root/target/build-logs
 
 # shellcheck source=hack/progress.sh
 . "$here/progress.sh"
-# shellcheck source=hack/demo-consul.sh
-. "$here/demo-consul.sh"
+# shellcheck source=hack/demo-clusters.sh
+. "$here/demo-clusters.sh"
 
 main() {
   given='' store=lease steps=7
   case $# in
     0) ;;
     1) given=$1 ;;
-    2) [ "$1 $2" = '--store consul' ] || usage; store=consul steps=9 ;;
+    2) [[ "$1 $2" =~ ^--store\ (consul|bucket|hub)$ ]] || usage; store=$2 steps=9 ;;
     *) usage ;;
   esac
   work='' watcher='' step=0 title='' namespace=default prompt='' kubectl=''
@@ -39,8 +39,8 @@ main() {
 
   next 'building lictor and the programs of the demo (the first time 10 to 12 min on two cores)'
   build_all
-  if [ "$store" = consul ]; then
-    show_consul
+  if [ "$store" != lease ]; then
+    show_clusters
     return
   fi
   if [ -n "$given" ]; then
@@ -81,7 +81,10 @@ check_programs() {
   local parts=(rust c setsid flock)
   [ -z "$given" ] || [ -r "$given" ] || fail "there is no file $given to read"
   programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl)
-  [ "$store" = lease ] || programs+=(consul)
+  case $store in
+    consul) programs+=(consul) ;;
+    bucket) programs+=(versitygw) ;;
+  esac
   [ -z "$given" ] || programs=(kubectl)
   if [ -n "$given" ] && command -v kubectl >/dev/null; then programs=(); fi
   [ "${#programs[@]}" = 0 ] || parts+=(go)

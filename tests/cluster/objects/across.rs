@@ -27,7 +27,7 @@ pub(super) fn within(what: &str, began: Instant) {
 }
 
 /// Creates a cluster that reaches the bucket by this socket.
-async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str) -> Member {
+async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str, stops: &str) -> Member {
     let lab = Lab::new(&format!("{test}-{cluster}")).await;
     let Credentials::Given(secret) = &bucket.credentials else { panic!("the server has an account") };
     let secret: BTreeMap<_, _> =
@@ -37,19 +37,24 @@ async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str
     let endpoint = Buckets::shared(Kind::S3).endpoint(socket);
     let fields = json!({
         "url": bucket.url, "endpoint": endpoint, "clusterName": cluster, "secretRef": {"name": "bucket"},
-        "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1},
+        "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1}, "whenOperatorStops": stops,
     });
     Member::in_store(lab, test, cluster, "bucket", fields).await
 }
 
 /// Creates two clusters with a pod each: `a` in the west leads, and `b` in the east follows. A proxy can disturb the west's connections.
 async fn clusters(test: &str) -> (Link, Side, Side) {
+    clusters_that(test, "Hold").await
+}
+
+/// Creates them with this `whenOperatorStops`.
+pub(super) async fn clusters_that(test: &str, stops: &str) -> (Link, Side, Side) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let server = Buckets::shared(Kind::S3);
     let bucket = server.create(&format!("across-{}", NUMBER.fetch_add(1, Ordering::Relaxed))).await;
     let link = Link::to(server.socket());
-    let west = member(test, "west", &bucket, link.address()).await;
-    let east = member(test, "east", &bucket, server.socket()).await;
+    let west = member(test, "west", &bucket, link.address(), stops).await;
+    let east = member(test, "east", &bucket, server.socket(), stops).await;
     let (west, east) = two(west, east).await;
     (link, west, east)
 }
@@ -146,7 +151,7 @@ async fn a_cluster_that_is_cut_off_gives_its_leader_up_before_another_one_leads(
 async fn the_class_says_what_is_wrong_with_its_bucket() {
     let server = Buckets::shared(Kind::S3);
     let missing = server.settings("no-such-bucket");
-    let member = member("bucket-wrong", "west", &missing, server.socket()).await;
+    let member = member("bucket-wrong", "west", &missing, server.socket(), "Hold").await;
     let _operator = member.operator(&[]);
     let message = member.wait_class("False", "Refused").await;
     assert!(message.contains("no-such-bucket"), "{message}");

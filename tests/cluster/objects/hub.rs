@@ -58,18 +58,18 @@ impl Hub {
     }
 
     /// Creates a cluster that reaches the hub by this socket.
-    async fn member(&self, test: &str, cluster: &str, socket: &str) -> Member {
+    async fn member(&self, test: &str, cluster: &str, socket: &str, stops: &str) -> Member {
         let kubeconfig = self.kubeconfig(socket).await;
-        self.member_by(test, cluster, &kubeconfig).await
+        self.member_by(test, cluster, &kubeconfig, stops).await
     }
 
-    async fn member_by(&self, test: &str, cluster: &str, kubeconfig: &str) -> Member {
+    async fn member_by(&self, test: &str, cluster: &str, kubeconfig: &str, stops: &str) -> Member {
         let lab = Lab::new(&format!("{test}-{cluster}")).await;
         keep(&lab, kubeconfig);
         let fields = json!({
             "namespace": self.0.namespace, "clusterName": cluster,
             "kubeconfigSecretRef": {"namespace": lab.namespace, "name": "hub"},
-            "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1},
+            "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1}, "whenOperatorStops": stops,
         });
         Member::in_store(lab, test, cluster, "hub", fields).await
     }
@@ -84,10 +84,15 @@ fn keep(lab: &Lab, kubeconfig: &str) {
 
 /// Creates two clusters with a pod each: `a` in the west leads, and `b` in the east follows. A proxy can disturb the west's connections.
 async fn clusters(test: &str) -> (Link, Side, Side) {
+    clusters_that(test, "Hold").await
+}
+
+/// Creates them with this `whenOperatorStops`.
+pub(super) async fn clusters_that(test: &str, stops: &str) -> (Link, Side, Side) {
     let (hub, socket) = (Hub::new().await, Hub::socket());
     let link = Link::to(&socket);
-    let west = hub.member(test, "west", link.address()).await;
-    let east = hub.member(test, "east", &socket).await;
+    let west = hub.member(test, "west", link.address(), stops).await;
+    let east = hub.member(test, "east", &socket, stops).await;
     let (west, east) = two(west, east).await;
     let holders = "-ojsonpath={.items[*].spec.holderIdentity}";
     assert_eq!(hub.0.try_kubectl(&["get", "leases", holders], None).as_deref(), Ok("west"));
@@ -143,7 +148,7 @@ async fn the_class_says_what_is_wrong_with_its_kubeconfig_and_takes_a_better_one
     };
     let program =
         edited(&|user| *user = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "rm"}}));
-    let member = hub.member_by("hub-wrong", "west", &program).await;
+    let member = hub.member_by("hub-wrong", "west", &program, "Hold").await;
     let _operator = member.operator(&[]);
     let message = member.wait_class("False", "InvalidSettings").await;
     assert!(message.contains("exec") && message.contains("--flatten"), "{message}");

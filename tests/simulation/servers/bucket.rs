@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures::future::{BoxFuture, ready};
 use futures::stream::{BoxStream, unfold};
 use futures::{FutureExt, StreamExt};
-use futures::future::{BoxFuture, ready};
 use lictor::controller::{Open, Site};
 use lictor_core::{LockSession, SessionObject};
 use lictor_locks::objects::KeyObject;

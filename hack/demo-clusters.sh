@@ -1,14 +1,20 @@
 # shellcheck shell=bash disable=SC2154
-# The part of hack/demo.sh for STORE=consul: two clusters, each with an operator, share one Consul. The demo deletes the leader's pod,
-# and then kills the only operator of the leader's cluster.
+# The part of hack/demo.sh for STORE=consul, bucket or hub: two clusters, each with an operator, share a store of locks. The demo deletes
+# the leader's pod, and then kills the only operator of the leader's cluster.
 
-# The shortest TTL that Consul allows. The demo waits for twice this time.
+# The shortest TTL that Consul allows.
 ttl=10
 
-show_consul() {
-  next 'starting two Kubernetes control planes, west and east, and a Consul (about 15 s)'
+show_clusters() {
+  local what wait
+  case $store in
+    consul) what='a Consul' wait=$((2 * ttl + 1)) ;;
+    bucket) what='a server of buckets' wait=$((ttl + ttl / 3 + 1)) ;;
+    hub) what='a third one, the hub' wait=$((ttl + ttl / 3 + 1)) ;;
+  esac
+  next "starting two Kubernetes control planes, west and east, and $what (about 15 s)"
   start_clusters
-  next 'installing the CRDs and examples/consul/class.yaml in both'
+  next "installing the CRDs and examples/$store/class.yaml in both"
   both install_class
   next 'starting an operator in each'
   both start_operator_here
@@ -19,7 +25,7 @@ show_consul() {
   next 'deleting the leader'
   at west fail_over
   say 'The lock stayed in west: another pod of the same cluster took over.'
-  next "killing west's only operator by kill -9, while its leader runs on (about $((2 * ttl + 1)) s)"
+  next "killing west's only operator by kill -9, while its leader runs on (at most $wait s)"
   lose_west
   next "starting west's operator again (about 15 s, because the Lease of the killed one has to expire first)"
   return_west
@@ -36,23 +42,57 @@ at() {
 both() { at west "$@" && at east "$@"; }
 
 start_clusters() {
-  kubectl=$("$here/tools.sh" kubectl) consul=$("$here/tools.sh" consul)
+  kubectl=$("$here/tools.sh" kubectl)
   hold west "$here/cluster.sh" hold demo-west
   hold east "$here/cluster.sh" hold demo-east
-  hold consul "$here/consul.sh" hold dev demo
+  case $store in
+    consul) hold store "$here/consul.sh" hold dev demo ;;
+    bucket) hold store "$here/buckets.sh" hold s3 demo ;;
+    hub) hold store "$here/cluster.sh" hold demo-hub ;;
+  esac
   kubeconfigs[west]=$(told "${held[0]}" KUBECONFIG west) || fail 'the control plane west did not come up'
   kubeconfigs[east]=$(told "${held[1]}" KUBECONFIG east) || fail 'the control plane east did not come up'
-  CONSUL_HTTP_ADDR=$(told "${held[2]}" CONSUL_HTTP_ADDR consul) || fail 'Consul did not come up'
-  export CONSUL_HTTP_ADDR
   say "west: KUBECONFIG=${kubeconfigs[west]}"
   say "east: KUBECONFIG=${kubeconfigs[east]}"
+  "reach_$store"
+}
+
+reach_consul() {
+  consul=$("$here/tools.sh" consul)
+  CONSUL_HTTP_ADDR=$(told "${held[2]}" CONSUL_HTTP_ADDR store) || fail 'Consul did not come up'
+  export CONSUL_HTTP_ADDR
   say "Consul $("$consul" version | sed -n '1s/.* //p'): CONSUL_HTTP_ADDR=$CONSUL_HTTP_ADDR"
+}
+
+# A bucket is a directory there. The example's class names no Secret, so the operators take the credentials from their environment.
+reach_bucket() {
+  local account key
+  socket=$(told "${held[2]}" BUCKETS_SOCKET store) || fail 'the server of buckets did not come up'
+  data=$(told "${held[2]}" BUCKETS_DATA store)
+  account=$(told "${held[2]}" BUCKETS_ACCOUNT store) key=$(told "${held[2]}" BUCKETS_KEY store)
+  export AWS_ACCESS_KEY_ID=$account AWS_SECRET_ACCESS_KEY=$key
+  mkdir "$data/example-locks"
+  say "the bucket: s3://example-locks at http://$socket, in $data"
+}
+
+reach_hub() {
+  kubeconfigs[hub]=$(told "${held[2]}" KUBECONFIG store) || fail 'the hub did not come up'
+  at hub kube create namespace lictor-locks >/dev/null
+  at hub kube config view --raw --minify --flatten >"$work/hub.yaml"
+  say "hub:  KUBECONFIG=${kubeconfigs[hub]}"
 }
 
 install_class() {
   install_kinds
-  sed -e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|" -e "s|clusterName: west|clusterName: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
-    "$root/examples/consul/class.yaml" >"$work/class.yaml"
+  local place=()
+  case $store in
+    consul) place=(-e "s|http://consul.example:8500|$CONSUL_HTTP_ADDR|") ;;
+    # The server has the default region.
+    bucket) place=(-e "s|region: .*|endpoint: http://$socket|") ;;
+    hub) kube create secret generic hub --from-file=kubeconfig="$work/hub.yaml" | sed "s/^/    $cluster: /" ;;
+  esac
+  sed "${place[@]}" -e "s|clusterName: west|clusterName: $cluster\n    sessions: {ttlSeconds: $ttl}|" \
+    "$root/examples/$store/class.yaml" >"$work/class.yaml"
   kube apply -f "$work/class.yaml" | sed "s/^/    $cluster: /"
 }
 
@@ -72,7 +112,7 @@ apply_pods() {
   kube apply -f "$root/examples/service/deployment.yaml" | sed "s/^/    $cluster: /"
 }
 
-apply_election() { kube apply -f "$root/examples/consul/leaderelection.yaml" | sed "s/^/    $cluster: /"; }
+apply_election() { kube apply -f "$root/examples/$store/leaderelection.yaml" | sed "s/^/    $cluster: /"; }
 
 # This cluster has no leader label, and its status names the leader in the other cluster.
 led_elsewhere() {
@@ -84,13 +124,24 @@ show_both() {
   both run get leaderelection -o wide
   both run get pods -L role
   show_record
-  say 'The term is the ModifyIndex of this key.'
 }
 
 show_record() {
-  local key=services/default/web/leader
-  say "\$ consul kv get $key | jq"
-  "$consul" kv get "$key" | pretty | sed 's/^/    /'
+  local key=services/default/web/leader lease
+  case $store in
+    consul)
+      say "\$ consul kv get $key | jq"
+      "$consul" kv get "$key" | pretty | sed 's/^/    /'
+      say 'The term is the ModifyIndex of this key.' ;;
+    bucket)
+      say "\$ aws s3 cp s3://example-locks/lictor/locks/$key.json - | jq"
+      pretty <"$data/example-locks/lictor/locks/$key.json" | sed 's/^/    /' ;;
+    hub)
+      at hub run -n lictor-locks get leases
+      lease=$(at hub kube -n lictor-locks get leases -o name | grep web-leader)
+      say 'The record is in the annotation lictor.dev/content of the lock:'
+      at hub kube -n lictor-locks get "$lease" -o jsonpath='{.metadata.annotations.lictor\.dev/content}' | pretty | sed 's/^/    /' ;;
+  esac
 }
 
 # Formats JSON, because jq may not be installed.
@@ -128,8 +179,14 @@ lose_west() {
   both run get leaderelection -o wide
   both run get pods -L role
   say "$leader in east took over from $old in west."
-  say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms. Consul ends a session that was not renewed for twice its TTL,"
-  say "and then withholds the lock for the lock delay: 2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal."
+  say "From kill -9 to its label: $((($(promoted) - killed) / 1000)) ms."
+  case $store in
+    consul)
+      say 'Consul ends a session that was not renewed for twice its TTL, and then withholds the lock for the lock delay:'
+      say "2 * $ttl s + 1 s = $((2 * ttl + 1)) s after the last renewal." ;;
+    *)
+      say "East ends the session of west when it has seen no renewal for its TTL of $ttl s. It sees a renewal up to a third of that late." ;;
+  esac
   say "The label in west is still there, because west has no operator that could remove it: west's Service still reaches $old."
   say 'A system that both write to can tell them apart by the term, which is higher in east.'
 }
@@ -168,10 +225,14 @@ invite_both() {
   local name=kubectl
   command -v kubectl >/dev/null || name=$kubectl
   printf 'To play with it, type in another terminal:\n\n'
-  say "export CONSUL_HTTP_ADDR=$CONSUL_HTTP_ADDR"
+  [ "$store" != consul ] || say "export CONSUL_HTTP_ADDR=$CONSUL_HTTP_ADDR"
   say "$name --kubeconfig ${kubeconfigs[west]} get leaderelection web -o wide --watch"
   say "$name --kubeconfig ${kubeconfigs[east]} scale deployment web --replicas=0     # west takes over"
-  say "$consul kv get services/default/web/leader"
+  case $store in
+    consul) say "$consul kv get services/default/web/leader" ;;
+    bucket) say "cat $data/example-locks/lictor/locks/services/default/web/leader.json" ;;
+    hub) say "$name --kubeconfig ${kubeconfigs[hub]} -n lictor-locks get leases --watch" ;;
+  esac
   say "tail -f ${logs[west]} ${logs[east]}"
   stay
 }
