@@ -95,8 +95,18 @@ annotations:
 {{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets -}}
 {{- $secrets = append $secrets (ternary . (dict "name" .) (kindIs "map" .)) -}}
 {{- end -}}
+automountServiceAccountToken: true
 {{- with uniq $secrets }}
 imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{ toJson . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{ toJson . }}
 {{- end }}
 {{- with .Values.podSecurityContext }}
 securityContext:
