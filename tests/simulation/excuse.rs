@@ -20,13 +20,14 @@ pub const TAKES_OVER: u64 = LEASE_MILLIS + LEASE_MILLIS / 15 + BEGINS;
 /// C10: within this time a replica takes off what led here, whether or not it acts, once it can know that another cluster leads. Consul may
 /// have no leader for 6 s of it, and the watch of its keys pauses for up to 2 s after that.
 pub const STEPS_ASIDE: u64 = 10_000;
-/// The TTL of the sessions. Whoever can't hear that its session was destroyed decides to demote four fifths of it after the last
-/// renewal, and its write arrives within the rest.
-pub const TTL: u64 = 15_000;
+/// The TTLs of the sessions, which are the defaults. Whoever can't hear that its session was destroyed decides to demote four fifths of it
+/// after the last renewal, and its write arrives within the rest.
+pub const CONSUL_TTL: u64 = 15_000;
+pub const OBJECTS_TTL: u64 = 30_000;
 /// Consul's lock delay: a cluster that hears of its loss within it demotes before another cluster can have the lock.
 const LOCK_DELAY: u64 = 1_000;
-/// How often a session is renewed, and how soon anew after a failure, which is below 5 s each.
-const RENEWS: u64 = TTL / 3 + 5_000;
+/// How soon a session is renewed anew after a failure, besides a third of the TTL.
+const AGAIN: u64 = 5_000;
 /// How long after a session in a bucket has to be renewed its cluster has demoted, if a person has ended it: within the time that Consul's
 /// lock delay gives.
 const GIVES_UP: u64 = LOCK_DELAY;
@@ -77,22 +78,24 @@ pub enum Loss {
 
 impl Loss {
     /// How long whoever acts need not have heard of it. When a key has vanished, the other clusters wait for a TTL.
-    fn leaves(self) -> u64 {
+    fn leaves(self, ttl: u64) -> u64 {
         match self {
             Self::Expired | Self::Destroyed { .. } => LOCK_DELAY,
-            Self::Deleted => TTL,
+            Self::Deleted => ttl,
             // By its own clock, the cluster has given up its leader before another one may end its session; or it did so itself.
             Self::Ended | Self::Replaced => 0,
             // Whoever acts looks into the bucket before another cluster promotes (C7).
-            Self::PutBack => TTL / 3 + GIVES_UP,
-            Self::EndedByHand { renewed } => (TTL / 3).saturating_sub(renewed) + GIVES_UP,
+            Self::PutBack => ttl / 3 + GIVES_UP,
+            Self::EndedByHand { renewed } => (ttl / 3).saturating_sub(renewed) + GIVES_UP,
         }
     }
 }
 
 /// What is known of one cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Excuse {
+    /// The TTL of its sessions.
+    ttl: u64,
     replicas: [Replica; REPLICAS],
     /// Who has the operator's Lease, and since when.
     holder: Option<(String, u64)>,
@@ -111,6 +114,21 @@ pub struct Excuse {
 }
 
 impl Excuse {
+    /// Nothing is known yet of a cluster whose sessions have this TTL.
+    pub fn new(ttl: u64) -> Self {
+        Self {
+            ttl,
+            replicas: Default::default(),
+            holder: None,
+            renewed: 0,
+            idle: None,
+            lost: None,
+            deaf: 0,
+            unheard: None,
+            last: None,
+        }
+    }
+
     /// A replica is like this now.
     pub fn replica(&mut self, number: usize, condition: Condition, now: u64) {
         let replica = &mut self.replicas[number];
@@ -142,29 +160,30 @@ impl Excuse {
             self.unheard = Some(now);
         }
         self.pass(now);
-        let renews =
-            matches!(how, Loss::Expired | Loss::Ended) && keeps.is_some_and(|since| since + RENEWS + TTL <= now);
+        let renewed = self.ttl / 3 + AGAIN + self.ttl;
+        let renews = matches!(how, Loss::Expired | Loss::Ended) && keeps.is_some_and(|since| since + renewed <= now);
         renews.then(|| "a session has ended whose operator runs and reaches its store".into())
     }
 
     /// Time has passed.
     pub fn pass(&mut self, now: u64) {
         let acts = self.acting().and_then(|replica| Some(replica.able?.max(self.holder.as_ref()?.1) + BEGINS <= now));
+        let ttl = self.ttl;
         if acts == Some(true) {
             self.idle = None;
-            self.lost = self.lost.filter(|(lost, how)| now <= lost + how.leaves());
+            self.lost = self.lost.filter(|(lost, how)| now <= lost + how.leaves(ttl));
         } else {
             self.idle.get_or_insert(now);
         }
         if let Some((lost, how @ (Loss::Destroyed { renewed } | Loss::EndedByHand { renewed }))) = self.lost
-            && now <= lost + how.leaves()
+            && now <= lost + how.leaves(ttl)
         {
             // It may have had several sessions, of which the one that it knows to hold its lock was renewed last.
-            let valid = lost + TTL.saturating_sub(renewed);
+            let valid = lost + ttl.saturating_sub(renewed);
             if self.acting().and_then(|replica| replica.hears).is_none_or(|from| from > now) {
                 self.deaf = self.deaf.max(valid);
             } else if matches!(how, Loss::EndedByHand { .. }) {
-                self.deaf = self.deaf.max(valid.min(lost + how.leaves()));
+                self.deaf = self.deaf.max(valid.min(lost + how.leaves(ttl)));
             }
         }
         let hears = self.hears_since();
@@ -189,7 +208,7 @@ impl Excuse {
     /// Whether it may show a leader beside a newer one.
     pub fn is_excused(&self, now: u64) -> bool {
         // The others wait for a TTL when a key has vanished, so nothing else needs an excuse before.
-        let unheard = self.unheard.is_some_and(|lost| lost + TTL <= now);
+        let unheard = self.unheard.is_some_and(|lost| lost + self.ttl <= now);
         now < self.deaf || unheard || self.is_helpless(now)
     }
 
@@ -198,7 +217,7 @@ impl Excuse {
         let (Some(idle), Some((lost, how))) = (self.idle, self.lost) else { return false };
         let mut able = self.replicas.iter().filter_map(|replica| replica.able);
         let taken_over = idle.max(self.renewed) + TAKES_OVER <= now && able.any(|since| since + TAKES_OVER <= now);
-        idle <= lost + how.leaves() && !taken_over
+        idle <= lost + how.leaves(self.ttl) && !taken_over
     }
 
     /// Whether it may, or might until so long ago.

@@ -162,7 +162,7 @@ pub struct Figures {
 }
 
 impl Judge {
-    pub fn new(log: Log) -> Self {
+    pub fn new(log: Log, session_ttl: u64) -> Self {
         Self {
             log,
             leaders: BTreeMap::new(),
@@ -179,7 +179,7 @@ impl Judge {
             jumped: false,
             workload: [Workload::default(); 2],
             switchovers: Switchovers::default(),
-            excuses: [Excuse::default(), Excuse::default()],
+            excuses: [Excuse::new(session_ttl), Excuse::new(session_ttl)],
             told: BTreeSet::new(),
             judged_until: 0,
             programs: BTreeMap::new(),

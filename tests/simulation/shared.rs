@@ -30,13 +30,10 @@ impl Shared {
             Self::Consul(_) => {
                 ("consul", json!({"address": "http://consul.example:8500", "clusterName": cluster, "record": layout}))
             }
-            // The judge goes by Consul's TTL.
             Self::Bucket(bucket) if bucket.is_hub() => {
-                ("hub", json!({"namespace": "lictor-locks", "clusterName": cluster, "sessions": {"ttlSeconds": 15}}))
+                ("hub", json!({"namespace": "lictor-locks", "clusterName": cluster}))
             }
-            Self::Bucket(_) => {
-                ("bucket", json!({"url": "s3://locks/lictor", "clusterName": cluster, "sessions": {"ttlSeconds": 15}}))
-            }
+            Self::Bucket(_) => ("bucket", json!({"url": "s3://locks/lictor", "clusterName": cluster})),
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::controllers::{CRON_JOB, collect_garbage, run_cron_job, run_deployment, run_kubelets};
-use crate::excuse::{Condition, Loss};
+use crate::excuse::{CONSUL_TTL, Condition, Loss, OBJECTS_TTL};
 use crate::judge::{Group, Judge, WORKLOAD};
 use crate::log::Log;
 use crate::mill::Mill;
@@ -111,11 +111,13 @@ impl Replica {
 impl World {
     pub fn new(seed: u64, log: Log) -> Self {
         let mut prng = Prng::new(seed);
-        let judge = Arc::new(Mutex::new(Judge::new(log.clone())));
+        let in_objects = seed % 3 == 1;
+        let ttl = if in_objects { OBJECTS_TTL } else { CONSUL_TTL };
+        let judge = Arc::new(Mutex::new(Judge::new(log.clone(), ttl)));
         // Clocks that differ by up to a hundredth, which is far more than real ones do.
         let mut rate = |around: u64| around - 5 + u64::try_from(prng.below(11)).unwrap_or(0);
         let consul = Consul::new(seed ^ 0xc0, rate(1000));
-        let shared = if seed % 3 == 1 {
+        let shared = if in_objects {
             Shared::Bucket(if seed % 4 == 3 { Bucket::hub() } else { Bucket::new(seed.is_multiple_of(2)) })
         } else {
             tokio::spawn(consul.clone().keep_time());

@@ -103,7 +103,7 @@ pub fn check(lines: &[Line]) -> Verdict {
         count(&mut verdict, &line.what);
         let concerned: Vec<&str> = match &line.what {
             What::Group(group) => {
-                let reliable = windows.reliable(&group.clusters, group.kind != Kind::Leases);
+                let reliable = windows.reliable(&group.clusters, group.kind);
                 groups.insert(group.name.clone(), Judged::new(group.clone(), reliable));
                 continue;
             }
@@ -263,7 +263,7 @@ impl Judged {
         let pods: Vec<Pod> = picture.pods_of(&self.group).map(PodSeen::to_core).collect();
         let one = match self.group.kind {
             Kind::Workload => invariants::at_most_one(leaders.iter().map(|_| true)),
-            Kind::Leases | Kind::Consul => invariants::at_most_one_leader(&pods, &self.group.markings),
+            Kind::Leases | Kind::Consul | Kind::Objects => invariants::at_most_one_leader(&pods, &self.group.markings),
         };
         if one {
             self.told_two = None;
@@ -298,7 +298,9 @@ impl Judged {
         clusters.len() == leaders.len()
             && match self.group.kind {
                 Kind::Workload => clusters.iter().any(excused),
-                Kind::Leases | Kind::Consul => clusters.iter().filter(|cluster| Some(**cluster) != newest).all(excused),
+                Kind::Leases | Kind::Consul | Kind::Objects => {
+                    clusters.iter().filter(|cluster| Some(**cluster) != newest).all(excused)
+                }
             }
     }
 

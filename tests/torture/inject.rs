@@ -59,10 +59,10 @@ impl World {
             | Kind::ApiLinkMute
             | Kind::ApiLinkReset
             | Kind::ApiLinkSlow
-            | Kind::ApiLinkLate => course.link(&self.api_links[cluster_at(&fault)][fault.replica()]).await,
+            | Kind::ApiLinkLate => course.link(&[&self.api_links[cluster_at(&fault)][fault.replica()]]).await,
             Kind::PeerLinkCut | Kind::PeerLinkDeaf => {
                 // What leads to the replica.
-                course.link(&self.peer_links[cluster_at(&fault)][fault.replica()]).await;
+                course.link(&[&self.peer_links[cluster_at(&fault)][fault.replica()]]).await;
             }
             Kind::TakenForGone => {
                 let (cluster, replica) = (cluster_at(&fault), fault.replica());
@@ -72,7 +72,11 @@ impl World {
             | Kind::ConsulLinkDeaf
             | Kind::ConsulLinkMute
             | Kind::ConsulLinkReset
-            | Kind::ConsulLinkSlow => course.link(&self.consul_links[cluster_at(&fault)]).await,
+            | Kind::ConsulLinkSlow => {
+                let cluster = cluster_at(&fault);
+                let all = std::iter::once(&self.consul_links[cluster]).chain(&self.object_links[cluster]);
+                course.link(&all.collect::<Vec<_>>()).await;
+            }
             Kind::GroupDeleted => course.group().await,
             Kind::NodeDrained => course.node().await,
             Kind::LabelByHand | Kind::UnlabelByHand => course.label().await,

@@ -127,7 +127,7 @@ impl Picture {
             term: None,
         };
         match group.kind {
-            Kind::Leases | Kind::Consul => {
+            Kind::Leases | Kind::Consul | Kind::Objects => {
                 let leads = |pod: &&PodSeen| group.markings.shows_leader(&pod.to_core());
                 self.pods_of(group).filter(leads).map(of_pod).collect()
             }

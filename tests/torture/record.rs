@@ -103,6 +103,8 @@ pub enum Kind {
     Leases,
     /// By its pods in all clusters, with the lock in Consul.
     Consul,
+    /// By its pods in all clusters, with the lock in a bucket or a hub.
+    Objects,
     /// By the Deployment of its name in all clusters, with the lock in Consul.
     Workload,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Line, Millis, What};
+use super::record::{Kind, Line, Millis, What};
 
 /// The number of operator replicas in each cluster.
 pub const REPLICAS: usize = 2;
@@ -21,6 +21,8 @@ pub const SERVED_AFTER: Millis = LEASE + WAIT_FOR_CONSUL + START;
 /// The earliest time at which Consul may give away the lock of a cluster that is not served: two TTLs after the last renewal.
 /// That was at most four fifths of a TTL before, because otherwise the cluster would have demoted its leader by itself.
 pub const GIVEN_AWAY_AFTER: Millis = 2 * TTL - TTL * 4 / 5;
+/// The same of a lock in a bucket or a hub, which another cluster takes when it has seen no renewal for one TTL.
+const TAKEN_AFTER: Millis = TTL - TTL * 4 / 5;
 
 /// Time spans, in order and apart from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,6 +132,8 @@ impl Windows {
         Spans::union((0..REPLICAS).map(able))
     }
 
+    /// Returns when a cluster does not reach the stores that clusters share. What disturbs its link to Consul disturbs those to the bucket
+    /// and to the hub, too.
     fn consul_away(&self, cluster: &str) -> Spans {
         let servers = (0..3).map(|server| format!("consul {server}"));
         self.down(&servers.chain([format!("consul link {cluster}")]).collect::<Vec<_>>())
@@ -138,12 +142,12 @@ impl Windows {
     /// Returns when no operator could remove a cluster's label, and its lock may have passed to another: it is not served, and a
     /// replica was gone or Consul away, so that the lock may not have been renewed. (While only the API server is away, the
     /// replica that acted last still renews.)
-    fn excused(&self, cluster: &str) -> Spans {
+    fn excused(&self, cluster: &str, given_away_after: Millis) -> Spans {
         let replicas = (0..REPLICAS).map(|replica| format!("operator {cluster} {replica}")).collect::<Vec<_>>();
         let unkept = Spans::union([self.down(&replicas), self.consul_away(cluster)]);
         let window = |(from, to): &(Millis, Millis)| {
-            let near = unkept.0.iter().find(|(begin, end)| begin < to && *end > from.saturating_sub(GIVEN_AWAY_AFTER));
-            let begin = near.map(|(begin, _)| begin.max(from).saturating_add(GIVEN_AWAY_AFTER))?;
+            let near = unkept.0.iter().find(|(begin, end)| begin < to && *end > from.saturating_sub(given_away_after));
+            let begin = near.map(|(begin, _)| begin.max(from).saturating_add(given_away_after))?;
             (begin < *to).then_some((begin, *to))
         };
         Spans(self.served(cluster).complement().0.iter().filter_map(window).collect())
@@ -157,17 +161,24 @@ impl Windows {
 
     /// Returns for how long, up to a moment, the documents promised nothing for one of these clusters.
     pub fn excused_for(&self, clusters: &[&str], until: Millis) -> Millis {
-        Spans::union(clusters.iter().map(|cluster| self.excused(cluster))).lasted(until)
+        Spans::union(clusters.iter().map(|cluster| self.excused(cluster, TAKEN_AFTER))).lasted(until)
     }
 
-    /// Returns the windows of a group with these clusters, whose lock is in Consul or not.
-    pub fn reliable(&self, clusters: &[String], consul: bool) -> Reliable {
+    /// Returns the windows of a group of this kind with these clusters.
+    pub fn reliable(&self, clusters: &[String], kind: Kind) -> Reliable {
+        let given_away_after = match kind {
+            Kind::Leases => None,
+            Kind::Consul | Kind::Workload => Some(GIVEN_AWAY_AFTER),
+            Kind::Objects => Some(TAKEN_AFTER),
+        };
         let mut disturbed: Vec<Spans> = clusters.iter().map(|cluster| self.served(cluster).complement()).collect();
-        if consul {
+        if given_away_after.is_some() {
             disturbed.extend(clusters.iter().map(|cluster| self.consul_away(cluster)));
         }
-        let excused =
-            |cluster: &String| (cluster.clone(), if consul { self.excused(cluster) } else { Spans::default() });
+        let excused = |cluster: &String| {
+            let spans = given_away_after.map(|after| self.excused(cluster, after));
+            (cluster.clone(), spans.unwrap_or_default())
+        };
         Reliable { undisturbed: Spans::union(disturbed).complement(), excused: clusters.iter().map(excused).collect() }
     }
 }

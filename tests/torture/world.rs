@@ -1,6 +1,6 @@
 //! The real servers, the operators, the links between them, and the groups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use lictor_core::{Marking, Markings};
+use lictor_objects::{BucketSettings, Credentials};
+use lictor_testing::buckets::{Buckets, Kind as Bucket};
 use lictor_testing::consul::{Consul, Held, Kind as Servers};
+use lictor_testing::kubernetes::Cluster;
 use lictor_testing::{Link, eventually, free_address};
 use serde_json::{Value, json};
 
@@ -27,6 +30,10 @@ use super::windows::{REPLICAS, TTL};
 /// The number of groups with their lock in a Lease, half of them in each cluster, and of those with it in Consul, in both.
 const IN_LEASES: usize = 12;
 const IN_CONSUL: usize = 12;
+/// The number of groups with their lock in a bucket or a hub, half of them in each.
+const IN_OBJECTS: usize = 6;
+/// Where objects are: the classes of each cluster, and the links to these stores.
+const OBJECTS: [&str; 2] = ["bucket", "hub"];
 /// How the names of the groups begin whose pods hold a lock of their own.
 const FOLLOWED: &str = "followed";
 const NODES: usize = 5;
@@ -46,12 +53,33 @@ pub struct World {
     pub peer_links: Vec<Vec<Link>>,
     /// The links to Consul, by cluster.
     pub consul_links: Vec<Link>,
+    /// The links to the bucket and to the hub, by cluster.
+    pub object_links: Vec<[Link; 2]>,
+    bucket: BucketSettings,
+    hub: Hub,
     /// The Consul server that each of these links leads to.
     pub consul_servers: Mutex<[usize; 2]>,
     /// What is disturbed at present.
     spoilt: Mutex<BTreeSet<String>>,
     control_plane: Arc<Held>,
     kubeconfig: PathBuf,
+}
+
+/// A control plane that keeps locks.
+struct Hub {
+    socket: String,
+    /// A kubeconfig that names no files.
+    kubeconfig: String,
+    _cluster: Cluster,
+}
+
+impl Hub {
+    fn start() -> Self {
+        let cluster = Cluster::start(&format!("torture-hub-{}", std::process::id()), 1);
+        let kubeconfig = cluster.kubectl(&["config", "view", "--raw", "--minify", "--flatten"]);
+        let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: https://"));
+        Self { socket: server.expect("TLS").trim_end_matches('/').into(), kubeconfig, _cluster: cluster }
+    }
 }
 
 impl World {
@@ -72,6 +100,9 @@ impl World {
         let client = Client::try_from(config).expect("a client can be made");
         let (mut replicas, mut api_links, mut peer_links, mut consul_links) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (buckets, hub) = (Buckets::shared(Bucket::S3), Hub::start());
+        let bucket = buckets.create("torture").await;
+        let object_links = CLUSTERS.map(|_| [Link::to(buckets.socket()), Link::to(&hub.socket)]).into();
         for (at, cluster) in CLUSTERS.into_iter().enumerate() {
             consul_links.push(Link::to(consul.servers()[at].socket()));
             let (mut processes, mut links, mut peers) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,6 +135,9 @@ impl World {
             api_links,
             peer_links,
             consul_links,
+            object_links,
+            bucket,
+            hub,
             consul_servers,
             spoilt,
             control_plane,
@@ -127,6 +161,7 @@ impl World {
             })
             .await;
             self.class(cluster, self.consul_links[at].address()).await;
+            self.object_classes(cluster, &self.object_links[at]).await;
         }
         self.replicas.iter().flatten().for_each(Replica::start);
     }
@@ -159,6 +194,34 @@ impl World {
         self.apply("ElectionClass", None, &format!("leases-{cluster}"), json!({"spec": spec})).await;
     }
 
+    /// Creates a cluster's classes in the bucket and in the hub, with their Secrets.
+    async fn object_classes(&self, cluster: &str, [to_bucket, to_hub]: &[Link; 2]) {
+        let Credentials::Given(keys) = &self.bucket.credentials else { panic!("the server has an account") };
+        let keys: BTreeMap<_, _> =
+            keys.iter().map(|(name, key)| (name, String::from_utf8_lossy(key).into_owned())).collect();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), cluster);
+        let kubeconfig = self.hub.kubeconfig.replace(&self.hub.socket, to_hub.address());
+        for (name, data) in [("bucket", json!(keys)), ("hub", json!({"kubeconfig": kubeconfig}))] {
+            let secret =
+                serde_json::from_value(json!({"metadata": {"name": name}, "stringData": data})).expect("a Secret");
+            secrets.create(&PostParams::default(), &secret).await.expect("a Secret can be made");
+        }
+        let sessions = json!({"ttlSeconds": TTL / 1_000});
+        let endpoint = Buckets::shared(Bucket::S3).endpoint(to_bucket.address());
+        let (bucket, hub) = (json!({"name": "bucket"}), json!({"name": "hub"}));
+        let stores = [
+            json!({"url": self.bucket.url, "endpoint": endpoint, "clusterName": cluster, "secretRef": bucket, "sessions": sessions}),
+            json!({"namespace": "default", "clusterName": cluster, "kubeconfigSecretRef": hub, "sessions": sessions}),
+        ];
+        for (store, fields) in OBJECTS.into_iter().zip(stores) {
+            let spec = json!({
+                "controller": format!("torture/{cluster}"), store: fields,
+                "keyTemplate": format!("{PREFIX}{{name}}"), "keyPattern": format!("{PREFIX}*"),
+            });
+            self.apply("ElectionClass", None, &format!("{store}-{cluster}"), json!({"spec": spec})).await;
+        }
+    }
+
     /// Creates all groups and their pods.
     pub async fn make_groups(&self) {
         for number in 0..IN_LEASES {
@@ -167,6 +230,10 @@ impl World {
         }
         for number in 0..IN_CONSUL {
             self.group(number, &format!("shared{number:02}"), Kind::Consul, &CLUSTERS).await;
+        }
+        for number in 0..IN_OBJECTS {
+            let store = OBJECTS[number % OBJECTS.len()];
+            self.group(number, &format!("{store}{number:02}"), Kind::Objects, &CLUSTERS).await;
         }
         self.group(0, "importer", Kind::Workload, &CLUSTERS).await;
         for (number, cluster) in CLUSTERS.into_iter().enumerate() {
@@ -203,7 +270,11 @@ impl World {
                 let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
                 self.apply("Service", Some(cluster), service, json!({"spec": {"ports": ports}})).await;
             }
-            let class = if kind == Kind::Leases { format!("leases-{cluster}") } else { cluster.clone() };
+            let class = match kind {
+                Kind::Leases => format!("leases-{cluster}"),
+                Kind::Consul | Kind::Workload => cluster.clone(),
+                Kind::Objects => format!("{}-{cluster}", name.trim_end_matches(char::is_numeric)),
+            };
             spec["className"] = json!(class);
             if kind == Kind::Workload {
                 let template = json!({
@@ -441,7 +512,7 @@ fn pods_of(kind: Kind, clusters: &[String], name: &str) -> Vec<(String, String)>
     };
     match (kind, clusters) {
         (Kind::Leases, [cluster]) => of(cluster, &["a", "b", "c"]),
-        (Kind::Consul, [one, other]) => [of(one, &["a", "b"]), of(other, &["c", "d"])].concat(),
+        (Kind::Consul | Kind::Objects, [one, other]) => [of(one, &["a", "b"]), of(other, &["c", "d"])].concat(),
         _ => Vec::new(),
     }
 }

@@ -3,6 +3,9 @@
 
 use super::*;
 
+const TTL: u64 = CONSUL_TTL;
+const RENEWS: u64 = TTL / 3 + AGAIN;
+
 /// A moment at which both replicas have run for long, and the first one acts.
 const LONG: u64 = 100_000;
 
@@ -15,7 +18,7 @@ fn condition(identity: &str, reaches_api: bool, hears_store: bool) -> Condition 
 }
 
 fn acting() -> Excuse {
-    let mut excuse = Excuse::default();
+    let mut excuse = Excuse::new(TTL);
     for (number, name) in ["a", "b"].into_iter().enumerate() {
         excuse.replica(number, condition(name, true, true), 0);
     }

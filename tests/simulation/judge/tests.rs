@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::advance;
 
 use super::*;
+use crate::excuse::CONSUL_TTL;
 use crate::operator::OWN_NAMESPACE;
 use crate::servers::api::Object;
 use crate::world::{CLUSTERS, REPLICAS};
@@ -23,7 +24,7 @@ struct Case {
 impl Case {
     /// Two clusters whose operators have acted for long.
     async fn new() -> Self {
-        let mut case = Self { judge: Judge::new(Log::new(false)), objects: BTreeMap::new() };
+        let mut case = Self { judge: Judge::new(Log::new(false), CONSUL_TTL), objects: BTreeMap::new() };
         for cluster in [WEST, EAST] {
             for replica in 0..REPLICAS {
                 case.replica(cluster, replica, true);

@@ -241,7 +241,7 @@ impl Bucket {
                 }
                 let (id, installation, writer) = (id.clone(), NAMESAKE.to_owned(), NAMESAKE.to_owned());
                 let session =
-                    SessionObject { id, installation, writer, renewals, ttl_milliseconds: 15_000, ended: false };
+                    SessionObject { id, installation, writer, renewals, ttl_milliseconds: 30_000, ended: false };
                 self.write(&mut state, &of_session(cluster), json!(session).to_string().into());
             }
             renewals += 1;

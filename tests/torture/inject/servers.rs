@@ -161,32 +161,38 @@ impl Course<'_> {
         self.ends();
     }
 
-    pub(super) async fn link(&self, link: &Link) {
-        self.begins(link.address());
-        match self.fault.kind {
-            Kind::ApiLinkCut | Kind::ConsulLinkCut | Kind::PeerLinkCut => link.disable().await,
-            Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf | Kind::PeerLinkDeaf => {
-                link.disturb(Stream::Up, Disturbance::Lost).await;
-            }
-            Kind::ApiLinkMute | Kind::ConsulLinkMute => {
-                link.disturb(Stream::Down, Disturbance::Lost).await;
-            }
-            Kind::ApiLinkLate => {
-                self.at_work(link.disturb(Stream::Up, late(3000, 3000)), link.clear()).await;
-                return self.ends();
-            }
-            Kind::ApiLinkReset | Kind::ConsulLinkReset => {
-                link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await;
-            }
-            _ => {
-                for stream in [Stream::Up, Stream::Down] {
-                    link.disturb(stream, late(100 + self.fault.millis % 300, 100)).await;
+    /// Disturbs these links at once.
+    pub(super) async fn link(&self, links: &[&Link]) {
+        let (own, kind) = (links[0], self.fault.kind);
+        self.begins(own.address());
+        if kind == Kind::ApiLinkLate {
+            self.at_work(own.disturb(Stream::Up, late(3000, 3000)), own.clear()).await;
+            return self.ends();
+        }
+        for link in links {
+            match kind {
+                Kind::ApiLinkCut | Kind::ConsulLinkCut | Kind::PeerLinkCut => link.disable().await,
+                Kind::ApiLinkDeaf | Kind::ConsulLinkDeaf | Kind::PeerLinkDeaf => {
+                    link.disturb(Stream::Up, Disturbance::Lost).await;
+                }
+                Kind::ApiLinkMute | Kind::ConsulLinkMute => {
+                    link.disturb(Stream::Down, Disturbance::Lost).await;
+                }
+                Kind::ApiLinkReset | Kind::ConsulLinkReset => {
+                    link.disturb(Stream::Down, Disturbance::Reset { after: Duration::from_millis(300) }).await;
+                }
+                _ => {
+                    for stream in [Stream::Up, Stream::Down] {
+                        link.disturb(stream, late(100 + self.fault.millis % 300, 100)).await;
+                    }
                 }
             }
         }
         self.lasts().await;
-        link.clear().await;
-        link.enable().await;
+        for link in links {
+            link.clear().await;
+            link.enable().await;
+        }
         self.ends();
     }
 }
