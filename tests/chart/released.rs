@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::helm::{CLUSTER, helm, objects};
 
-const IMAGE: &str = "registry.example:5000/team/lictor";
+const IMAGE: &str = "images.example:5000/team/lictor";
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// A directory that is deleted with the test.
