@@ -49,6 +49,9 @@ for made in "$directory/rendered" install.yaml; do
 done
 says "install.yaml has the CRDs" grep -q '^kind: CustomResourceDefinition$' install.yaml
 says 'install.yaml has no hooks' lacks 'helm.sh/hook:' install.yaml
+for page in lictor lictor-run lictor-list; do
+  says "lictor-$version-man.tar.gz has $page" grep -q "^\.TH $page 1" <(tar -xOzf "lictor-$version-man.tar.gz" "man/$page.1")
+done
 says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 
 # The schemas name each other by their addresses. One file has another name in that module.

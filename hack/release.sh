@@ -5,7 +5,7 @@
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh plugins [SYSTEM-ARCHITECTURE...]  the kubectl plugin for macOS and Windows, or for these alone
 #   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
-#   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing archives, SHA256SUMS
+#   hack/release.sh rest                              both, the man pages, the SBOM, krew's manifest of the existing archives, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
 # SOURCE and REGISTRY, as in hack/addresses.sh: the chart names the repository, and krew finds the programs below it.
@@ -127,6 +127,12 @@ chart() {
   } >"$to/install.yaml"
 }
 
+manuals() {
+  mkdir "$directory/man"
+  cargo run --quiet --locked --bin lictor-man -- "$directory/man"
+  pack -C "$directory" -c man | gzip --no-name --best >"$files/lictor-$version-man.tar.gz"
+}
+
 krew() {
   local edits=() platform file sum
   for platform in {linux,darwin,windows}-{amd64,arm64}; do
@@ -152,7 +158,7 @@ case ${1:-} in
     ;;
   chart) [ $# = 2 ] || usage; chart "$2" ;;
   rest)
-    sbom; chart "$files"; krew
+    sbom; chart "$files"; manuals; krew
     (cd "$files" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | sort | xargs sha256sum >"$directory/sums" && mv "$directory/sums" SHA256SUMS)
     echo "$files:"
     (cd "$files" && wc -c -- *)

@@ -7,9 +7,9 @@ use clap::{Arg, Command};
 use crate::rows::{head, row};
 
 const HEAD: &str = "# Commands\n\n\
-    Made from the program by `make fix`; `lictor COMMAND --help` says the same. [kubectl.md](kubectl.md) shows what the commands for people\n\
-    print, [agent.md](agent.md) and [know-that-you-lead.md](know-that-you-lead.md#lictor-observe) explain those for programs, and\n\
-    [operating.md](operating.md) explains `run`.\n\n\
+    Made from the program by `make fix`; `lictor COMMAND --help` and the man pages of a release say the same. [kubectl.md](kubectl.md) shows\n\
+    what the commands for people print, [agent.md](agent.md) and [know-that-you-lead.md](know-that-you-lead.md#lictor-observe) explain those\n\
+    for programs, and [operating.md](operating.md) explains `run`.\n\n\
     As a plugin, the program has the same commands: `kubectl lictor list` is `lictor list`. Where an environment variable stands beside an\n\
     option, it sets that option, unless the command line does.\n";
 
