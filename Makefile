@@ -137,8 +137,8 @@ fix: ## Format, and make the generated files anew
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
-	cargo run --quiet --bin lictor-docs
 	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
+	cargo run --quiet --bin lictor-docs
 
 # A release also sets DOCUMENTS, the address of its docs; without it, links lead to the newest files.
 docs: ## Build the site of the documentation, and check its links: target/site/index.html

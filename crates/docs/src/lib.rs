@@ -28,11 +28,13 @@ pub enum What {
     Demo,
     /// The plots in docs/pictures/ and the tables of measurements in the pages, from benches/results/.
     Plots,
+    /// docs/values.md, from the chart's README, which helm-docs makes from the values.
+    Values,
 }
 
 impl What {
     /// All groups.
-    pub const ALL: [Self; 5] = [Self::Api, Self::Badges, Self::Commands, Self::Demo, Self::Plots];
+    pub const ALL: [Self; 6] = [Self::Api, Self::Badges, Self::Commands, Self::Demo, Self::Plots, Self::Values];
 
     /// Makes the files, and returns the path of each in the repository with its text.
     fn make(self, root: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
@@ -84,8 +86,19 @@ impl What {
                 ("docs/benchmarks.md", filled("docs/benchmarks.md")?),
                 ("docs/routing.md", filled("docs/routing.md")?),
             ],
+            Self::Values => vec![("docs/values.md", from("charts/lictor/README.md", "helm-docs", values)?)],
         })
     }
+}
+
+/// The page of the chart's values, from the chart's README. The site has no page of another directory than docs.
+fn values(readme: &str) -> anyhow::Result<String> {
+    let (_, table) = readme.split_once("\n## Values\n\n").context("it has no section \"Values\"")?;
+    Ok(format!(
+        "# Chart values\n\nMade from `charts/lictor/values.yaml` by `make fix`. [install.md](install.md#values-that-matter) says which ones to\n\
+         decide about first.\n\n{}\n",
+        table.trim_end()
+    ))
 }
 
 /// Writes the files that are out of date, and prints their names.
