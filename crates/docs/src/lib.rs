@@ -9,6 +9,7 @@ pub mod plots;
 mod rows;
 pub mod site;
 pub mod tables;
+pub mod values;
 
 use std::path::Path;
 
@@ -86,19 +87,9 @@ impl What {
                 ("docs/benchmarks.md", filled("docs/benchmarks.md")?),
                 ("docs/routing.md", filled("docs/routing.md")?),
             ],
-            Self::Values => vec![("docs/values.md", from("charts/lictor/README.md", "helm-docs", values)?)],
+            Self::Values => vec![("docs/values.md", from("charts/lictor/README.md", "helm-docs", values::page)?)],
         })
     }
-}
-
-/// The page of the chart's values, from the chart's README. The site has no page of another directory than docs.
-fn values(readme: &str) -> anyhow::Result<String> {
-    let (_, table) = readme.split_once("\n## Values\n\n").context("it has no section \"Values\"")?;
-    Ok(format!(
-        "# Chart values\n\nMade from `charts/lictor/values.yaml` by `make fix`. [install.md](install.md#values-that-matter) says which ones to\n\
-         decide about first.\n\n{}\n",
-        table.trim_end()
-    ))
 }
 
 /// Writes the files that are out of date, and prints their names.
