@@ -137,13 +137,13 @@ fix: ## Format, and make the generated files anew
 	cargo run --quiet -- crd >crds/.lictor.dev.yaml
 	mv crds/.lictor.dev.yaml crds/lictor.dev.yaml
 	cp crds/lictor.dev.yaml charts/lictor/crds/
-	cargo run --quiet --bin lictor-docs
 	@docs=$$(hack/tools.sh helm-docs) && echo 'helm-docs $(chart-readme)' && "$$docs" $(chart-readme)
+	cargo run --quiet --bin lictor-docs
 
-# A release sets SOURCE, the repository's address, and DOCUMENTS, that of its docs; without them it is the chart's address.
+# A release also sets DOCUMENTS, the address of its docs; without it, links lead to the newest files.
 docs: ## Build the site of the documentation, and check its links: target/site/index.html
 	@hack/require.sh rust c
-	@mdbook=$$(hack/cargo-tool.sh mdbook) && cargo run --quiet --locked --bin lictor-site -- "$$mdbook"
+	@mdbook=$$(hack/cargo-tool.sh mdbook) && SOURCE=$$(hack/addresses.sh source) REGISTRY=$$(hack/addresses.sh registry) cargo run --quiet --locked --bin lictor-site -- "$$mdbook"
 
 bench: ## Measure the operator against a real control plane; fails where a target is missed (an hour and three quarters), the ratios alone take 10 min: make bench [ARGS=--quick] [ARGS='failover --runs 20'] [ARGS=agents]
 	@hack/require.sh rust c go

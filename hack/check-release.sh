@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 files=$PWD/target/release-files
+source=$(hack/addresses.sh source)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 [ -f "$files/SHA256SUMS" ] || { echo "hack/check-release.sh: there is nothing in $files: make release" >&2; exit 1; }
 tools=$(hack/tools.sh helm krew validate-krew-manifest jv formats)
@@ -37,7 +38,7 @@ says 'SHA256SUMS has all files' diff <(find . -maxdepth 1 -type f ! -name SHA256
 
 says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz"
 says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
-[ -z "${SOURCE:-}" ] || says "lictor-$version.tgz names $SOURCE" grep -qx "home: $SOURCE" <("$helm" show chart "lictor-$version.tgz")
+says "lictor-$version.tgz names $source" grep -qx "home: $source" <("$helm" show chart "lictor-$version.tgz")
 
 # Users of the chart or of install.yaml need not know where the image is.
 "$helm" template lictor "lictor-$version.tgz" --namespace lictor --api-versions apiregistration.k8s.io/v1 >"$directory/rendered"
@@ -48,6 +49,9 @@ for made in "$directory/rendered" install.yaml; do
 done
 says "install.yaml has the CRDs" grep -q '^kind: CustomResourceDefinition$' install.yaml
 says 'install.yaml has no hooks' lacks 'helm.sh/hook:' install.yaml
+for page in lictor lictor-run lictor-list; do
+  says "lictor-$version-man.tar.gz has $page" grep -q "^\.TH $page 1" <(tar -xOzf "lictor-$version-man.tar.gz" "man/$page.1")
+done
 says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 
 # The schemas name each other by their addresses. One file has another name in that module.

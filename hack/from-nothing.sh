@@ -131,7 +131,7 @@ follow() {
   says 'target/release/lictor withdraw --kubeconfig ~/.kube/config --lease-namespace default --delete-crds'
   # No node pulls the image, so any registry does.
   # shellcheck disable=SC2034  # says expands it
-  REGISTRY=registry.example
+  REGISTRY=localhost:5000
   # shellcheck disable=SC2016
   says 'helm install lictor charts/lictor --namespace lictor --create-namespace --wait --set image.repository=$REGISTRY/lictor'
   exec {plane}>&-

@@ -5,16 +5,18 @@
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh plugins [SYSTEM-ARCHITECTURE...]  the kubectl plugin for macOS and Windows, or for these alone
 #   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
-#   hack/release.sh rest                              both, the SBOM, krew's manifest of the existing archives, SHA256SUMS
+#   hack/release.sh rest                              both, the man pages, the SBOM, krew's manifest of the existing archives, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
-# SOURCE, the repository's address, which the chart names, and below which krew finds the programs. The same sources give the same files.
+# SOURCE and REGISTRY, as in hack/addresses.sh: the chart names the repository, and krew finds the programs below it.
+# The same sources and addresses give the same files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 files=target/release-files
-usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+source=$(hack/addresses.sh source)
 pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$@"; }
 
 directory=$(mktemp -d "${TMPDIR:-/tmp}/lictor-release.XXXXXX")
@@ -84,12 +86,13 @@ sbom() {
 # The chart installs the image by its digest, so that users need not know where it is. The chart is packed again, because Helm keeps the
 # files' times.
 chart() {
-  local to=$1 helm image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml readme=$directory/source/lictor/README.md
+  local to=$1 helm registry image=${IMAGE:-} digest=${DIGEST:-} values=$directory/source/lictor/values.yaml readme=$directory/source/lictor/README.md
+  registry=$(hack/addresses.sh registry)
   if [ -z "$image" ]; then
-    echo 'hack/release.sh: IMAGE and DIGEST are not set, so the chart would look for the image at registry.example/lictor' >&2
-    image=registry.example/lictor digest=sha256:$(printf '%064d' 0)
+    image=${registry:-localhost:5000}/lictor digest=sha256:$(printf '%064d' 0)
+    echo "hack/release.sh: IMAGE and DIGEST are not set, so the chart would look for an image that there is not, at $image" >&2
   fi
-  [[ $image == */* ]] || { echo "hack/release.sh: IMAGE is '$image': it needs the registry's host, as in registry.example/lictor" >&2; exit 1; }
+  [[ $image == */* ]] || { echo "hack/release.sh: IMAGE is '$image': it needs the registry's host, as in localhost:5000/lictor" >&2; exit 1; }
   [[ $digest =~ ^sha256:[0-9a-f]{64}$ ]] || { echo "hack/release.sh: DIGEST is '$digest': it has to be sha256:… of the image" >&2; exit 1; }
   helm=$(hack/tools.sh helm)
   mkdir "$directory/source"
@@ -110,7 +113,10 @@ chart() {
   "$helm" package "$directory/source/lictor" --destination "$directory" >/dev/null
   mkdir -p "$directory/chart" "$to"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
-  [ -z "${SOURCE:-}" ] || sed -i "s#https://example.com/lictor#$SOURCE#g" "$directory/chart/lictor/Chart.yaml"
+  sed -i "s#https://example.com/lictor#$source#g" "$directory/chart/lictor/Chart.yaml"
+  # On Artifact Hub, a link can't lead to a file beside the chart.
+  sed -i "s#](\.\./\.\./docs/#](${DOCUMENTS:-$source/blob/HEAD/docs}/#g" "$directory/chart/lictor/README.md"
+  [ -z "$registry" ] || sed -i "s#oci://\$REGISTRY/#oci://$registry/#" "$directory/chart/lictor/README.md"
   pack -C "$directory/chart" -c lictor | gzip --no-name --best >"$to/lictor-$version.tgz"
   {
     echo '# lictor without Helm: kubectl apply --server-side -f install.yaml'
@@ -121,9 +127,14 @@ chart() {
   } >"$to/install.yaml"
 }
 
+manuals() {
+  mkdir "$directory/man"
+  cargo run --quiet --locked --bin lictor-man -- "$directory/man"
+  pack -C "$directory" -c man | gzip --no-name --best >"$files/lictor-$version-man.tar.gz"
+}
+
 krew() {
   local edits=() platform file sum
-  [ -n "${SOURCE:-}" ] || echo 'hack/release.sh: SOURCE is not set, so krew would look for the programs at https://example.com' >&2
   for platform in {linux,darwin,windows}-{amd64,arm64}; do
     file=$files/$(archive "$platform")
     if [ -f "$file" ]; then
@@ -133,7 +144,7 @@ krew() {
       edits+=(-e "/# $platform/,/to: \.\$/d")
     fi
   done
-  sed "${edits[@]}" -e '/^ *#/d' -e "s/{VERSION}/$version/g" -e "s#{SOURCE}#${SOURCE:-https://example.com/lictor}#" \
+  sed "${edits[@]}" -e '/^ *#/d' -e "s/{VERSION}/$version/g" -e "s#{SOURCE}#$source#" \
     deploy/krew/lictor.yaml >"$files/lictor.yaml"
 }
 
@@ -147,7 +158,7 @@ case ${1:-} in
     ;;
   chart) [ $# = 2 ] || usage; chart "$2" ;;
   rest)
-    sbom; chart "$files"; krew
+    sbom; chart "$files"; manuals; krew
     (cd "$files" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | sort | xargs sha256sum >"$directory/sums" && mv "$directory/sums" SHA256SUMS)
     echo "$files:"
     (cd "$files" && wc -c -- *)

@@ -66,7 +66,7 @@ fn a_registry_and_its_secrets_can_be_set_for_all_pods() {
     for (repository, image) in [
         ("lictor", "mirror.example:5000/lictor:v1"),
         ("platform/lictor", "mirror.example:5000/platform/lictor:v1"),
-        ("registry.example/platform/lictor", "mirror.example:5000/platform/lictor:v1"),
+        ("images.example/platform/lictor", "mirror.example:5000/platform/lictor:v1"),
         ("registry:5000/lictor", "mirror.example:5000/lictor:v1"),
         ("localhost/lictor", "mirror.example:5000/lictor:v1"),
     ] {

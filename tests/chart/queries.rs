@@ -1,4 +1,4 @@
-//! The chart's Prometheus queries use only metrics that the program has, and docs/operating.md has all of them.
+//! The chart's Prometheus queries use only metrics that the program has, and docs/metrics.md has all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn an_election_has_few_series() {
 
 #[test]
 fn the_page_has_every_metric_with_its_labels() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut listed = BTreeMap::new();
     for row in rows.filter(|row| row.starts_with("lictor_") || row.starts_with("process_")) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::helm::{CLUSTER, helm, objects};
 
-const IMAGE: &str = "registry.example:5000/team/lictor";
+const IMAGE: &str = "images.example:5000/team/lictor";
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// A directory that is deleted with the test.
@@ -22,7 +22,8 @@ impl Drop for Directory {
 fn release(name: &str, image: &str, digest: &str) -> (Directory, Output) {
     let directory = std::env::temp_dir().join(format!("lictor-released-{name}-{}", std::process::id()));
     let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/hack/release.sh"));
-    command.arg("chart").arg(&directory).env("IMAGE", image).env("DIGEST", digest);
+    command.arg("chart").arg(&directory).env("IMAGE", image).env("DIGEST", digest).env_remove("DOCUMENTS");
+    command.env("SOURCE", "https://forge.example/acme/lictor").env("REGISTRY", "images.example/acme");
     let output = command.output().expect("hack/release.sh runs");
     (Directory(directory), output)
 }
@@ -51,6 +52,9 @@ fn the_published_chart_and_install_yaml_name_the_image_of_the_release() {
     assert!(!values.contains("repository: lictor\n"), "{values}");
     let readme = helm(None, &["show", "readme", &chart]).expect("it has a page");
     assert!(readme.contains(&format!("`\"{IMAGE}\"`")) && readme.contains(&format!("`\"{DIGEST}\"`")), "{readme}");
+    assert!(readme.contains("helm install lictor oci://images.example/acme/charts/lictor "), "{readme}");
+    let files = "](https://forge.example/acme/lictor/blob/HEAD/docs/";
+    assert!(readme.contains(files) && !readme.contains("](../") && !readme.contains("$REGISTRY"), "{readme}");
     let rendered = objects(&helm(None, &["template", "lictor", &chart, CLUSTER]).expect("it can be rendered"));
     let install = std::fs::read_to_string(directory.0.join("install.yaml")).expect("it was made");
     let install = objects(&install);
@@ -68,6 +72,31 @@ fn a_release_without_an_image_is_not_made() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(says), "{said}");
     }
+}
+
+/// A fork publishes to the registry that its forge gives to its owner, unless it says otherwise.
+#[test]
+fn owner_and_registry_come_from_the_repository() {
+    let says = |what: &str, variables: &[(&str, &str)]| {
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/hack/addresses.sh"));
+        command.arg(what).env_remove("SOURCE").env_remove("REGISTRY").envs(variables.iter().copied());
+        let output = command.output().expect("hack/addresses.sh runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it is text").trim_end().to_owned()
+    };
+    for (remote, source, registry) in [
+        ("git@github.com:Acme/lictor.git", "https://github.com/Acme/lictor", "ghcr.io/acme"),
+        ("https://user:token@github.com/acme/lictor", "https://github.com/acme/lictor", "ghcr.io/acme"),
+        ("ssh://git@gitlab.com:22/a/b/lictor.git", "https://gitlab.com/a/b/lictor", "registry.gitlab.com/a/b/lictor"),
+        ("https://forge.example:8443/acme/lictor/", "https://forge.example:8443/acme/lictor", ""),
+        ("/srv/lictor", "https://example.com/lictor", ""),
+    ] {
+        let by_remote =
+            [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "remote.origin.url"), ("GIT_CONFIG_VALUE_0", remote)];
+        assert_eq!((says("source", &by_remote), says("registry", &by_remote)), (source.into(), registry.into()));
+    }
+    let set = [("SOURCE", "https://github.com/acme/lictor"), ("REGISTRY", "images.example/Team")];
+    assert_eq!((says("source", &set), says("registry", &set)), (set[0].1.to_owned(), "images.example/team".to_owned()));
 }
 
 /// The version that is published next has a chapter of its own.

@@ -82,7 +82,7 @@ async fn all_hear(nodes: &Nodes, app: &str, hears: impl Fn(&Value, &str, &str) -
 /// `worker` has a native sidecar, which asks the API server, and `mailer` an ordinary one, which reads the files of its pod.
 pub async fn programs_hear_who_leads(nodes: &Nodes, figures: &mut Figures) {
     nodes.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
-    apply(nodes, "examples/observe", &[("registry.example/lictor:", "lictor:"), ("busybox:1.37", SHELL)]);
+    apply(nodes, "examples/observe", &[("busybox:1.37", SHELL)]);
     let worker = |said: &Value, pod: &str, leader: &str| {
         let role = if pod == leader { "leader" } else { "follower" };
         said["role"] == role && said["leader"]["name"] == leader && said["stale"] == false
@@ -158,7 +158,7 @@ fn commands() -> usize {
 
 pub async fn a_command_runs_in_one_pod_only(nodes: &Nodes, figures: &mut Figures) {
     let python = "python3, /app/worker.py, /data/reports.db";
-    apply(nodes, "examples/agent", &[("registry.example/report:1", REPORT), (python, COMMAND)]);
+    apply(nodes, "examples/agent", &[("report:1", REPORT), (python, COMMAND)]);
     let count = Count::start();
     let term = |pod: &str| -> Option<u64> {
         let printed = nodes.try_kubectl(&["logs", "-n", NAMESPACE, pod, "-c", "worker"]).ok()?;

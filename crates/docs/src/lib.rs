@@ -1,32 +1,41 @@
 //! The pages and pictures that come from other files of this repository.
 
 pub mod api;
+pub mod badges;
+pub mod commands;
 pub mod demo;
 pub mod peers;
 pub mod plots;
 mod rows;
 pub mod site;
 pub mod tables;
+pub mod values;
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use clap::ValueEnum;
+use clap::{CommandFactory as _, ValueEnum};
 
 /// A group of files that are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// docs/api.md, from crds/lictor.dev.yaml.
     Api,
+    /// docs/pictures/badges.svg, from Cargo.toml, the chart and the CRDs.
+    Badges,
+    /// docs/commands.md, from the program's command line.
+    Commands,
     /// docs/pictures/demo.svg, from docs/pictures/demo.txt.
     Demo,
     /// The plots in docs/pictures/ and the tables of measurements in the pages, from benches/results/.
     Plots,
+    /// docs/values.md, from the chart's README, which helm-docs makes from the values.
+    Values,
 }
 
 impl What {
     /// All groups.
-    pub const ALL: [Self; 3] = [Self::Api, Self::Demo, Self::Plots];
+    pub const ALL: [Self; 6] = [Self::Api, Self::Badges, Self::Commands, Self::Demo, Self::Plots, Self::Values];
 
     /// Makes the files, and returns the path of each in the repository with its text.
     fn make(self, root: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
@@ -39,6 +48,16 @@ impl What {
         };
         Ok(match self {
             Self::Api => vec![("docs/api.md", from("crds/lictor.dev.yaml", "make fix", api::page)?)],
+            Self::Badges => {
+                let file = |path: &str| read(root, path);
+                let made = badges::picture(
+                    &file("Cargo.toml")?,
+                    &file("charts/lictor/Chart.yaml")?,
+                    &file("crds/lictor.dev.yaml")?,
+                )?;
+                vec![("docs/pictures/badges.svg", made)]
+            }
+            Self::Commands => vec![("docs/commands.md", commands::page(lictor::cli::Cli::command()))],
             Self::Demo => {
                 vec![("docs/pictures/demo.svg", from("docs/pictures/demo.txt", "make demo-picture", demo::picture)?)]
             }
@@ -68,6 +87,7 @@ impl What {
                 ("docs/benchmarks.md", filled("docs/benchmarks.md")?),
                 ("docs/routing.md", filled("docs/routing.md")?),
             ],
+            Self::Values => vec![("docs/values.md", from("charts/lictor/README.md", "helm-docs", values::page)?)],
         })
     }
 }

@@ -171,7 +171,6 @@ pub fn failovers(json: &str) -> anyhow::Result<String> {
     Ok(Plot {
         title: "Until the next one leads, the median of the runs".into(),
         legend: vec![("ours", "lictor"), ("floor", "others")],
-        labels: 260.0,
         rows,
     }
     .draw())
@@ -192,7 +191,6 @@ pub fn at_rest(json: &str) -> anyhow::Result<String> {
     Ok(Plot {
         title: "Requests in an hour in which nothing happens, of both members".into(),
         legend: vec![("ours", "lictor"), ("floor", "others")],
-        labels: 260.0,
         rows,
     }
     .draw())

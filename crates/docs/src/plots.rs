@@ -33,7 +33,6 @@ pub fn failover(json: &str, part: &str, store: &str) -> anyhow::Result<String> {
             ("ours", "lictor: from the cause to the next leader's label"),
             ("floor", "floor: the same writes in a row, and nothing else"),
         ],
-        labels: 220.0,
         rows,
     }
     .draw())
@@ -62,7 +61,6 @@ pub fn calls_lost(json: &str) -> anyhow::Result<String> {
     Ok(Plot {
         title: "Calls lost, of one each 5 ms: the median of the runs (and the most)".into(),
         legend: vec![("ours", "lictor moves the leader"), ("floor", "floor: a label moved by hand, kube-proxy alone")],
-        labels: 530.0,
         rows,
     }
     .draw())
@@ -87,13 +85,11 @@ pub(crate) fn text(all: &Value, at: &str) -> anyhow::Result<String> {
     }
 }
 
-/// Bars from left to right, in rows.
+/// Bars from left to right, in rows. Each row's label is above its bars, where even a long one has room.
 pub(crate) struct Plot {
     pub title: String,
     /// The classes of bars, each with what it means.
     pub legend: Vec<(&'static str, &'static str)>,
-    /// The width of the column with the rows' labels.
-    pub labels: f64,
     pub rows: Vec<Row>,
 }
 
@@ -108,12 +104,15 @@ pub(crate) struct Bar {
     pub class: &'static str,
 }
 
-const WIDTH: f64 = 900.0;
+/// Narrow enough to be read on a phone.
+const WIDTH: f64 = 660.0;
 const MARGIN: f64 = 16.0;
 /// What the text at the end of the longest bar needs.
 const TEXT: f64 = 90.0;
 const BAR: f64 = 16.0;
 const GAP: f64 = 10.0;
+/// The height of a line of text.
+const LINE: f64 = 18.0;
 
 /// Readable in light and in dark, in the colours of the dashboard.
 const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1b232c } .title { font-weight: bold; font-size: 15px } \
@@ -123,24 +122,23 @@ const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1b232c } .t
 impl Plot {
     pub(crate) fn draw(&self) -> String {
         let most = self.rows.iter().flat_map(|row| &row.bars).map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
-        let (left, top) = (MARGIN + self.labels, MARGIN + 60.0);
-        let room = WIDTH - left - TEXT - MARGIN;
+        let room = WIDTH - 2.0 * MARGIN - TEXT;
         let mut picture = Picture::default();
         picture.text(MARGIN, MARGIN + 14.0, "title", &self.title);
-        let mut x = MARGIN;
+        let mut y = MARGIN + 28.0;
         for (class, meaning) in &self.legend {
-            picture.rectangle(x, MARGIN + 28.0, 12.0, 12.0, class);
-            picture.text(x + 18.0, MARGIN + 38.5, "", meaning);
-            x += WIDTH / 2.0 - MARGIN;
+            picture.rectangle(MARGIN, y, 12.0, 12.0, class);
+            picture.text(MARGIN + 18.0, y + 10.5, "", meaning);
+            y += LINE;
         }
-        let mut y = top;
+        y += GAP;
         for row in &self.rows {
-            let height = BAR * row.bars.iter().fold(0.0, |sum, _| sum + 1.0);
-            picture.text(MARGIN, y + height / 2.0 + 4.5, "", &row.label);
+            picture.text(MARGIN, y + LINE - 5.0, "", &row.label);
+            y += LINE;
             for bar in &row.bars {
                 let width = (bar.value / most * room).max(1.0);
-                picture.rectangle(left, y + 1.0, width, BAR - 2.0, bar.class);
-                picture.text(left + width + 6.0, y + BAR / 2.0 + 4.5, "", &bar.text);
+                picture.rectangle(MARGIN, y + 1.0, width, BAR - 2.0, bar.class);
+                picture.text(MARGIN + width + 6.0, y + BAR / 2.0 + 4.5, "", &bar.text);
                 y += BAR;
             }
             y += GAP;
@@ -195,7 +193,7 @@ mod tests {
         let bars: Vec<&str> = plot.lines().filter(|line| line.contains("height=\"14.0\"")).collect();
         let widths: Vec<&str> =
             bars.iter().map(|bar| bar.split("width=\"").nth(1).unwrap().split('"').next().unwrap()).collect();
-        let room = WIDTH - 2.0 * MARGIN - 220.0 - TEXT;
+        let room = WIDTH - 2.0 * MARGIN - TEXT;
         assert_eq!(
             widths,
             [10.0, 8.0, 40.0, 30.0, 11.04, 0.0, 20.0, 10.0]

@@ -19,30 +19,38 @@ const STYLE: &str = include_str!("../site/style.css");
 /// The section of README.md whose table is the map of the site: a row for each part, with links to its pages.
 const MAP: &str = "\n## All pages\n";
 
-/// Where the repository is on the web. Links to files that are no pages lead there.
+/// Where the repository and its releases are on the web.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The repository.
     pub source: String,
-    /// Its files, as they were when the site was made. There is no slash at the end.
+    /// Its files, as they were when the site was made. There is no slash at the end. Links to files that are no pages lead there.
     pub files: String,
+    /// The host and path of the registry that has the chart. The site's commands name it in place of `$REGISTRY`.
+    pub registry: Option<String>,
 }
 
 impl Addresses {
-    /// Takes what a release sets, and otherwise the address in the chart, and the newest commit.
+    /// Takes the addresses that `hack/addresses.sh` prints, and that of the documents, if a release names one.
     ///
     /// # Errors
-    /// If the chart names no address, or if `documents` is not the directory docs of a repository.
-    pub fn new(source: Option<String>, documents: Option<&str>, chart: &str) -> anyhow::Result<Self> {
-        let home = chart.lines().find_map(|line| line.strip_prefix("home: "));
-        let source = source.or_else(|| home.map(str::to_owned)).context("charts/lictor/Chart.yaml has no `home`")?;
+    /// If `documents` is not the directory docs of a repository.
+    pub fn new(source: String, documents: Option<&str>, registry: Option<String>) -> anyhow::Result<Self> {
         let files = match documents {
             Some(address) => address
                 .strip_suffix("/docs")
                 .with_context(|| format!("DOCUMENTS does not end with /docs: {address}"))?,
             None => &format!("{source}/blob/HEAD"),
         };
-        Ok(Self { files: files.to_owned(), source })
+        Ok(Self { files: files.to_owned(), source, registry })
+    }
+
+    /// Returns a page with the registry's own address.
+    fn filled(&self, page: String) -> String {
+        match &self.registry {
+            Some(registry) => page.replace("oci://$REGISTRY/", &format!("oci://{registry}/")),
+            None => page,
+        }
     }
 }
 
@@ -96,7 +104,7 @@ fn prepare(root: &Path, work: &Path, addresses: &Addresses) -> anyhow::Result<BT
     write("theme/favicon.svg", &read(root, "charts/lictor/icon.svg")?)?;
     write("src/SUMMARY.md", &summary.concat())?;
     for file in pages.keys() {
-        write(&format!("src/{file}"), &read(root, file)?)?;
+        write(&format!("src/{file}"), &addresses.filled(read(root, file)?))?;
     }
     std::fs::create_dir_all(work.join("src/docs/pictures"))?;
     for picture in std::fs::read_dir(root.join("docs/pictures"))? {
@@ -211,15 +219,22 @@ mod tests {
 
     #[test]
     fn a_release_says_where_the_files_are() {
-        let chart = "name: lictor\nhome: https://forge.example/a\n";
-        let addresses = |source: Option<&str>, documents| Addresses::new(source.map(str::to_owned), documents, chart);
-        let made = addresses(None, None).unwrap();
-        assert_eq!((&*made.source, &*made.files), ("https://forge.example/a", "https://forge.example/a/blob/HEAD"));
-        let fork = addresses(Some("https://forge.example/b"), None).unwrap();
-        assert_eq!(fork.files, "https://forge.example/b/blob/HEAD");
-        let documents = Some("https://forge.example/b/blob/v1/docs");
-        let release = addresses(Some("https://forge.example/b"), documents).unwrap();
-        assert_eq!(release.files, "https://forge.example/b/blob/v1");
-        assert!(addresses(None, Some("https://forge.example/site")).is_err());
+        let addresses = |documents| Addresses::new("https://forge.example/a".to_owned(), documents, None);
+        assert_eq!(addresses(None).unwrap().files, "https://forge.example/a/blob/HEAD");
+        let release = addresses(Some("https://forge.example/a/blob/v1/docs")).unwrap();
+        assert_eq!((&*release.source, &*release.files), ("https://forge.example/a", "https://forge.example/a/blob/v1"));
+        assert!(addresses(Some("https://forge.example/site")).is_err());
+    }
+
+    #[test]
+    fn commands_name_the_registry_if_it_is_known() {
+        let page = "helm install lictor oci://$REGISTRY/charts/lictor, or your own $REGISTRY/lictor";
+        let filled = |registry: Option<&str>| {
+            let addresses = Addresses::new("https://forge.example/a".to_owned(), None, registry.map(str::to_owned));
+            addresses.unwrap().filled(page.to_owned())
+        };
+        assert_eq!(filled(None), page);
+        let known = "helm install lictor oci://images.example/a/charts/lictor, or your own $REGISTRY/lictor";
+        assert_eq!(filled(Some("images.example/a")), known);
     }
 }

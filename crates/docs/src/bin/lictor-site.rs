@@ -9,7 +9,8 @@ use lictor_docs::site::{Addresses, build};
 
 /// Makes the documentation's site, in target/site, and fails if a link of a page leads nowhere. `make docs` calls it.
 ///
-/// Of the environment it takes SOURCE, the repository's address, and DOCUMENTS, that of the directory docs in it, as a release sets them.
+/// Of the environment it takes SOURCE and REGISTRY, which hack/addresses.sh prints, and DOCUMENTS, the address of the directory docs, which
+/// a release sets.
 #[derive(Debug, Parser)]
 struct Options {
     /// The program mdbook.
@@ -33,8 +34,8 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> anyhow::Result<()> {
     let root = options.root.canonicalize().with_context(|| options.root.display().to_string())?;
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let chart = std::fs::read_to_string(root.join("charts/lictor/Chart.yaml"))?;
-    let addresses = Addresses::new(set("SOURCE"), set("DOCUMENTS").as_deref(), &chart)?;
+    let source = set("SOURCE").context("SOURCE is not set: run make docs")?;
+    let addresses = Addresses::new(source, set("DOCUMENTS").as_deref(), set("REGISTRY"))?;
     let pages = build(&root, &options.mdbook, &addresses)?;
     println!(
         "{pages} pages, whose links lead somewhere, those to files to {}: target/site/index.html",
