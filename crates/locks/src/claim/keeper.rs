@@ -43,6 +43,8 @@ pub struct ClaimUpdate {
     pub leader: Option<Other>,
     /// The owner of the Lease, if it is one that this process must not write.
     pub owner: Option<String>,
+    /// When the last request was sent that the store has answered. News that come without a request do not count.
+    pub heard: Option<Instant>,
 }
 
 impl Default for ClaimUpdate {
@@ -59,6 +61,7 @@ impl Default for ClaimUpdate {
             held: None,
             leader: None,
             owner: None,
+            heard: None,
         }
     }
 }
@@ -108,7 +111,9 @@ impl ClaimKeeper {
         let mut claim = Claim::new(self.own.identity.clone(), self.parameters);
         let mut watch = store.news();
         let (mut rewound, mut watch_at): (u64, Option<Instant>) = (0, None);
-        let mut known = self.reads_first && self.look(store, &mut claim).await;
+        // Why the last read that was due has failed.
+        let mut unheard: Option<Failure> = None;
+        let mut known = self.reads_first && self.look(store, &mut claim).await.is_ok();
         let mut looked: Option<Instant> = None;
         // The failure of the last write, until a write succeeds or another replica holds the record.
         let mut failed: Option<Failure> = None;
@@ -127,7 +132,8 @@ impl ClaimKeeper {
                 ClaimCommand::Write { .. } if self.updates.borrow().owner.is_some() => Duration::MAX,
                 ClaimCommand::Write { expected, takes_over } if known => {
                     failed = self.write(store, &mut claim, expected, takes_over).await;
-                    self.publish(&claim, failed.clone());
+                    unheard = unheard.filter(|_| failed.is_some());
+                    self.publish(&claim, failed.clone().or_else(|| unheard.clone()));
                     continue;
                 }
                 ClaimCommand::Write { .. } => Duration::from_secs(1),
@@ -149,7 +155,7 @@ impl ClaimKeeper {
                 () = self.doubt.notified(), if again.is_none() => {
                     looked = Some(now);
                     if claim.held().is_some() {
-                        self.look(store, &mut claim).await;
+                        let _ = self.look(store, &mut claim).await;
                     }
                 }
                 news = watch.next() => match news {
@@ -158,6 +164,11 @@ impl ClaimKeeper {
                         self.see::<S>(&mut claim, at, found);
                     }
                     Some(News::Uncertain) => _ = self.look(store, &mut claim).await,
+                    Some(News::Due) if claim.held().is_none() => {
+                        unheard = self.look_when_due(store, &mut claim).await.err();
+                        known |= unheard.is_none();
+                    }
+                    Some(News::Due) => {}
                     Some(News::Broken(failure)) => {
                         let (name, problem) = (store.name(), failure.text());
                         tracing::warn!(name, problem, "the {} can't be watched", S::KIND);
@@ -177,7 +188,7 @@ impl ClaimKeeper {
                 );
                 continue;
             }
-            self.publish(&claim, failed.clone());
+            self.publish(&claim, failed.clone().or_else(|| unheard.clone()));
         }
         self.updates.send_modify(|update| update.state = ClaimState::Standby);
         match claim.held() {
@@ -292,6 +303,7 @@ impl ClaimKeeper {
                 self.identify(&found);
                 self.compare(claim, &found, known);
                 claim.written(found.version, sent, now);
+                self.hear(sent);
                 return None;
             }
             Err(Unwritten::Conflict) => None,
@@ -302,21 +314,34 @@ impl ClaimKeeper {
             tracing::warn!(name = store.name(), problem = failure.text(), "the {} can't be written", S::KIND);
             self.publish(claim, Some(failure.clone()));
         }
-        self.look(store, claim).await;
+        let _ = self.look(store, claim).await;
         failed
     }
 
-    /// Reads the record. Returns whether there was an answer.
-    async fn look<S: ClaimStore>(&self, store: &S, claim: &mut Claim) -> bool {
-        let known = claim.known();
-        let read = store.read(self.parameters.margin()).await;
-        let answered = read.is_ok();
-        if let Ok(found) = read {
-            if let Some(found) = &found {
-                self.compare(claim, found, known);
-            }
-            self.observe::<S>(claim, found);
+    /// Reads the record of which no news come. Logs a failure once.
+    async fn look_when_due<S: ClaimStore>(&self, store: &S, claim: &mut Claim) -> Result<(), Failure> {
+        let looked = self.look(store, claim).await;
+        if let Err(failure) = &looked
+            && self.updates.borrow().failure.as_ref() != Some(failure)
+        {
+            tracing::warn!(name = store.name(), problem = failure.text(), "the {} can't be read", S::KIND);
         }
-        answered
+        looked
+    }
+
+    /// Reads the record.
+    async fn look<S: ClaimStore>(&self, store: &S, claim: &mut Claim) -> Result<(), Failure> {
+        let (sent, known) = ((self.clock)(), claim.known());
+        let found = store.read(self.parameters.margin()).await?;
+        if let Some(found) = &found {
+            self.compare(claim, found, known);
+        }
+        self.observe::<S>(claim, found);
+        self.hear(sent);
+        Ok(())
+    }
+
+    fn hear(&self, sent: Instant) {
+        self.updates.send_modify(|update| update.heard = Some(sent));
     }
 }

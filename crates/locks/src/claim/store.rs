@@ -35,6 +35,8 @@ pub(crate) enum News {
     Uncertain,
     /// No news can be had at present.
     Broken(Failure),
+    /// Nothing tells of changes, and it is time to read the record, unless this process holds the claim.
+    Due,
 }
 
 /// A write in the name of this process.
