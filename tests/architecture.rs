@@ -647,6 +647,7 @@ fn what_is_left_out_is_marked_with_what_runs_it() {
         ("tests/cluster/", "slow: waits for "),
         ("tests/chart/", "slow: waits for "),
         ("tests/agent/", "slow: waits for "),
+        ("tests/agent/", "slow: fetches "),
         ("tests/objects/", "slow: fetches "),
         ("crates/core/tests/model/", "takes long: make prove"),
         ("crates/core/tests/decisions/", "a survey of all failures, "),

@@ -221,6 +221,7 @@ fn an_agent_that_can_not_be_is_refused_before_anything_runs() {
     is_misused(&mut lictor(&["agent", "--key", "a/leader"]), &["COMMAND"]);
     is_misused(&mut lictor(&["agent", "--key", "a/leader", "--lease", "a/b", "--", "true"]), &["--key", "--lease"]);
     is_misused(&mut lictor(&["agent", "--lease", "report", "--", "true"]), &["NAMESPACE/NAME", "shop/report"]);
+    is_misused(&mut lictor(&["agent", "--bucket", "s3://locks", "--", "true"]), &["s3://BUCKET/NAME"]);
     is_misused(&mut lictor(&["agent", "--key", "a//b", "--", "true"]), &["no part between slashes"]);
     is_misused(&mut lictor(&["agent", "--key", "a", "--ttl", "15", "--", "true"]), &["--ttl", "15s"]);
     for address in ["0.0.0.0:8090", "8090"] {
@@ -238,6 +239,8 @@ fn an_agent_that_can_not_be_is_refused_before_anything_runs() {
         (["--key", "a", "--ttl", "5s"].as_slice(), ["--ttl 5s", "from 10s to 86400s"]),
         (&["--lease", "a/b", "--ttl", "400s"], ["--ttl 400s", "from 3s to 300s"]),
         (&["--lease", "a/b", "--ttl", "3500ms"], ["--ttl 3500ms", "whole seconds"]),
+        (&["--bucket", "s3://locks/a", "--ttl", "4s"], ["--ttl 4s", "a bucket it must be from 5s to 300s"]),
+        (&["--bucket", "az://locks/a"], ["'az://locks'", "Account must be specified"]),
         (&["--key", "a", "--lock-delay", "2m"], ["--lock-delay 120s", "at most 60s"]),
         (&["--key", "a", "--ttl", "10s", "--grace", "4s"], ["--grace 4s", "at most 3s"]),
         (&["--key", "a", "--renew-every", "1ms"], ["--renew-every 1ms", "at least 500ms"]),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,6 +16,8 @@ use lictor_api::DEFAULT_CONTROLLER;
 use lictor_core::{AgentTiming, ClaimParameters};
 use lictor_locks::consul::{ConsulLock, ConsulLockSettings, Home};
 use lictor_locks::lease::{LeaseLock, LeaseLockSettings};
+use lictor_locks::objects::{ObjectLock, ObjectLockSettings};
+use lictor_objects::{Bucket, BucketSettings, Credentials, Objects};
 use tokio::task::JoinHandle;
 
 use super::consul::ConsulAccess;
@@ -30,6 +33,8 @@ const GRANT: &str = "; grant it to this agent's service account: docs/agent.md h
 const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(24 * 3600));
 /// The shortest duration of a Lease.
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
+/// The shortest duration of a lock in a bucket, as for a class in a bucket.
+const SHORTEST_IN_BUCKET: Duration = Duration::from_secs(5);
 /// The longest lock delay that Consul accepts.
 const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 /// Shorter intervals would load Consul, because all its servers write each renewal to disk.
@@ -42,15 +47,15 @@ const LONGEST_NAME: usize = 200;
 
 /// Takes part in an election, and runs a command only while it holds the lock.
 ///
-/// The lock is a key in Consul (--key) or a Lease (--lease). lictor waits while another process holds it. Once it holds
+/// The lock is a key in Consul (--key), a Lease (--lease) or an object in a bucket (--bucket). lictor waits while another process holds it. Once it holds
 /// the lock, it starts the command, with the fencing token in LICTOR_TERM and the lock's name in LICTOR_KEY. If lictor
 /// can't renew the lock, it sends the command SIGTERM, and then kills it and everything that it has started before any
 /// other process can get the lock. After that, lictor waits for the lock again. When the command ends by itself, lictor
 /// releases the lock and exits with the command's exit code. On SIGTERM, lictor ends the command first. Linux only.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("lock").required(true).args(["key", "lease"]))]
+#[command(group = ArgGroup::new("lock").required(true).args(["key", "lease", "bucket"]))]
 #[command(
-    after_help = "Examples:\n  lictor agent --key services/report/leader -- ./report --every 1h\n  lictor agent --consul http://10.0.0.5:8500 --key services/report/leader --ttl 10s -- ./report\n  lictor agent --lease shop/report -- ./report"
+    after_help = "Examples:\n  lictor agent --key services/report/leader -- ./report --every 1h\n  lictor agent --consul http://10.0.0.5:8500 --key services/report/leader --ttl 10s -- ./report\n  lictor agent --lease shop/report -- ./report\n  AWS_REGION=eu-central-1 lictor agent --bucket s3://example-locks/report -- ./report"
 )]
 pub(super) struct Agent {
     /// The key of the lock in Consul, for example services/report/leader.
@@ -61,12 +66,17 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_LEASE", value_name = "NAMESPACE/NAME", value_parser = lease, conflicts_with = "consul")]
     lease: Option<String>,
 
+    /// The object that is the lock: s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME. The name may have slashes.
+    /// The environment gives the region, the credentials and, for a compatible server, its address: see docs/agent.md.
+    #[arg(long, env = "LICTOR_BUCKET", value_name = "URL", value_parser = bucket, conflicts_with = "consul")]
+    bucket: Option<String>,
+
     /// The name by which this agent holds the lock, and by which it recognises the lock after a restart. Two agents in
     /// one place (a pod, or a machine) need different names for the same lock. Default: the host's name.
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME", value_parser = identity)]
     identity: Option<String>,
 
-    /// How long the lock lasts without a renewal: for Consul 10s to 24h, for a Lease 3s to 300s.
+    /// How long the lock lasts without a renewal: for Consul 10s to 24h, for a Lease 3s to 300s, for a bucket 5s to 300s.
     #[arg(long, env = "LICTOR_TTL", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     ttl: Duration,
 
@@ -76,7 +86,7 @@ pub(super) struct Agent {
 
     /// How often lictor renews the session in Consul, at least 500ms, if that is more often than three times in each
     /// --ttl. Consul may then be unreachable for longer before lictor ends the command.
-    #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with = "lease")]
+    #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with_all = ["lease", "bucket"])]
     renew_every: Option<Duration>,
 
     /// How long the command has from SIGTERM to SIGKILL if lictor can't renew the lock: at most three tenths of --ttl.
@@ -110,7 +120,7 @@ pub(super) struct Agent {
     stay_away: Duration,
 
     /// The address at which followers reach the leader, or whatever else they understand. lictor writes it into the
-    /// value of the key in Consul.
+    /// value of the key in Consul, or into the object in the bucket.
     #[arg(long, env = "LICTOR_ADVERTISE", value_name = "TEXT")]
     advertise: Option<String>,
 
@@ -151,7 +161,7 @@ pub(super) struct Gate {
 
 /// The variables that an agent does not inherit from the agent whose command it is, because both can't hold the same
 /// lock.
-const OF_EACH_AGENT: [&str; 2] = ["key", "lease"];
+const OF_EACH_AGENT: [&str; 3] = ["key", "lease", "bucket"];
 
 /// Returns the command line for the command of another agent. The command can read that agent's lock from its
 /// environment.
@@ -195,11 +205,11 @@ impl Agent {
 
     /// Refuses invalid values before anything runs.
     fn check(&self) -> anyhow::Result<()> {
-        let (shortest, longest) = match &self.lease {
-            Some(_) => (SHORTEST_LEASE, ClaimParameters::LONGEST),
-            None => CONSUL_TTL,
+        let (what, (shortest, longest)) = match (&self.lease, &self.bucket) {
+            (Some(_), _) => ("a Lease", (SHORTEST_LEASE, ClaimParameters::LONGEST)),
+            (None, Some(_)) => ("a bucket", (SHORTEST_IN_BUCKET, ClaimParameters::LONGEST)),
+            (None, None) => ("Consul", CONSUL_TTL),
         };
-        let what = if self.lease.is_some() { "a Lease" } else { "Consul" };
         if !(shortest..=longest).contains(&self.ttl) {
             bail!(
                 "--ttl {} can't be used: for {what} it must be from {} to {}",
@@ -208,8 +218,8 @@ impl Agent {
                 said(longest)
             );
         }
-        if self.lease.is_some() && self.ttl.subsec_nanos() != 0 {
-            bail!("--ttl {} can't be used: a Lease needs whole seconds", said(self.ttl));
+        if self.key.is_none() && self.ttl.subsec_nanos() != 0 {
+            bail!("--ttl {} can't be used: {what} needs whole seconds", said(self.ttl));
         }
         if self.lock_delay > LONGEST_LOCK_DELAY {
             bail!("--lock-delay {} can't be used: Consul allows at most {LONGEST_LOCK_DELAY:?}", said(self.lock_delay));
@@ -257,7 +267,7 @@ impl Agent {
     }
 
     fn name(&self) -> Name {
-        let key = self.key.as_ref().or(self.lease.as_ref()).cloned().unwrap_or_default();
+        let key = self.key.as_ref().or(self.lease.as_ref()).or(self.bucket.as_ref()).cloned().unwrap_or_default();
         Name { key, identity: self.identity.clone().unwrap_or_else(host) }
     }
 
@@ -296,6 +306,11 @@ impl Agent {
         }
         // As in the operator: an answer within this time is still useful, and leaves time for another attempt.
         let timeout = Duration::from_secs(5).min(self.ttl / 5);
+        if let Some(url) = &self.bucket {
+            let (objects, settings) = self.in_bucket(url, name, &place, timeout)?;
+            let lock = || ObjectLock::start(objects.clone(), settings.clone());
+            return lictor_agent::run(held, timing, command, lock, requests).await;
+        }
         let (client, settings) = (self.consul.client(timeout)?, self.consul_lock(name, &place));
         let instance = unique(Some(name.identity.clone()));
         let lock = || ConsulLock::start(client.clone(), settings.clone(), instance.clone());
@@ -346,6 +361,33 @@ impl Agent {
                 tracing::error!(error = format!("{error:#}"), "the leader is no longer reported");
             }
         })))
+    }
+
+    fn in_bucket(
+        &self,
+        url: &str,
+        name: &Name,
+        place: &Place,
+        timeout: Duration,
+    ) -> anyhow::Result<(Arc<dyn Objects>, ObjectLockSettings)> {
+        let (url, object) = url.rsplit_once('/').context("--bucket has a name")?;
+        let bucket = BucketSettings {
+            url: url.to_owned(),
+            // The environment has what is not in the address.
+            region: None,
+            endpoint: None,
+            credentials: Credentials::Ambient,
+            timeout,
+        };
+        let settings = ObjectLockSettings {
+            name: object.to_owned(),
+            // A5: as for a Lease.
+            identity: format!("{}_{place}", name.identity),
+            duration: self.ttl,
+            node: Some(host()),
+            advertise: self.advertise.clone(),
+        };
+        Ok((Arc::new(Bucket::new(&bucket)?), settings))
     }
 
     fn consul_lock(&self, name: &Name, place: &Place) -> ConsulLockSettings {
@@ -402,6 +444,16 @@ fn lease(text: &str) -> Result<String, String> {
     }
 }
 
+fn bucket(text: &str) -> Result<String, String> {
+    let name = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "s3" | "gs" | "az"));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    let named = name.and_then(|(_, rest)| rest.split_once('/'));
+    let Some((_, name)) = named.filter(|(bucket, _)| !bucket.is_empty() && bucket.chars().all(is_name)) else {
+        return Err("write s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME".into());
+    };
+    key(name).map(|_| text.to_owned())
+}
+
 fn identity(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!("write a name without spaces, with at most {LONGEST_NAME} characters"));
@@ -445,6 +497,14 @@ mod tests {
         assert!(key("services/report/leader").is_ok() && lease("shop/report").is_ok());
         for text in ["", "/a", "a//b", "a/../b", "a b", "a/", "ä"] {
             assert!(key(text).is_err(), "{text}");
+        }
+        for text in ["s3://locks/report", "gs://locks/a/b", "az://c@a.blob.core.windows.net/report"] {
+            assert!(bucket(text).is_ok(), "{text}");
+        }
+        for text in
+            ["", "report", "s3://locks", "s3://locks/", "s3:///report", "https://locks/report", "s3://locks/a//b"]
+        {
+            assert!(bucket(text).is_err(), "{text}");
         }
         for text in ["", "report", "/report", "shop/", "Shop/report", "a/b/c", "lictor/lictor.dev-operator"] {
             assert!(lease(text).is_err(), "{text}");

@@ -1,10 +1,11 @@
-//! `lictor agent` with a real Consul and a real API server. The commands hold a lock on a file, which shows that two never run at once, and
+//! `lictor agent` with a real Consul, a real API server and real servers of buckets. The commands hold a lock on a file, which shows that two never run at once, and
 //! write down what they live through.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench;
+mod buckets;
 mod ending;
 mod examples;
 mod faults;

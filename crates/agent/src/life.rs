@@ -171,7 +171,7 @@ fn report(before: &LockUpdate, now: &LockUpdate) {
     if had.is_some() && has.is_none() {
         tracing::warn!("the lock is lost");
     }
-    if let Some(problem @ Problem::Taken { .. }) =
+    if let Some(problem @ (Problem::Taken { .. } | Problem::NotALock { .. })) =
         now.problem.as_ref().filter(|now| before.problem.as_ref() != Some(now))
     {
         tracing::warn!(problem = told(problem), "this agent can't get the lock");

@@ -24,6 +24,7 @@ impl Condition {
 pub(super) fn told(problem: &Problem) -> String {
     match problem {
         Problem::Taken { .. } => format!("{problem}: give --lease another name"),
+        Problem::NotALock { .. } => format!("{problem}: delete it, or give --bucket another name"),
         Problem::Failed(_) => problem.to_string(),
     }
 }

@@ -1,5 +1,5 @@
 //! The life of a claim to a Lease, which one of several processes holds. One replica of the operator acts by it, and one `lictor agent`
-//! runs its command by it.
+//! runs its command by it, or by an object in a bucket.
 //!
 //! L1: the handover protocol alone makes an election safe; the claim only keeps replicas out of each other's way. Each process judges the
 //! expiry by what it observed on its own monotonic clock, as client-go does (`tools/leaderelection/leaderelection.go`): a holder counts
@@ -123,7 +123,8 @@ impl Claim {
         Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before }
     }
 
-    /// Takes the lease as it was seen, or `None` if there is none.
+    /// Takes the lease as it was seen, or `None` if there is none. A8: whoever keeps the claim in an object of which nothing tells the
+    /// holder that it is gone, puts a state of it in that place, and never says that there is none.
     pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
         match lease {
             None => {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod claim;
 pub mod consul;
 mod content;
 mod hub;

@@ -56,6 +56,12 @@ pub enum Problem {
         /// The election.
         owner: String,
     },
+    /// Another program has written the object, so this process never writes it, and never gets the lock.
+    #[error("another program has written the object {object}, so it is no lock")]
+    NotALock {
+        /// The object's name.
+        object: String,
+    },
     /// The store does not answer, or refuses. The lock's keeper keeps trying.
     #[error("{}", .0.text())]
     Failed(Failure),
@@ -66,7 +72,8 @@ pub enum Problem {
 pub enum Released {
     /// The store has confirmed that this process does not hold the lock, so another one can acquire it at once.
     Confirmed,
-    /// If this process held the lock, the lock expires: a Lease when its duration is over, a key with its session.
+    /// If this process held the lock, the lock expires: a Lease or an object when its duration is over, a key with its
+    /// session.
     Unconfirmed,
 }
 

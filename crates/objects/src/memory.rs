@@ -79,6 +79,11 @@ impl Memory {
         }
     }
 
+    /// Deletes an object, as only a person does.
+    pub fn delete(&self, name: &str) {
+        self.state().objects.remove(name);
+    }
+
     fn write(&self, name: &str, expected: Option<&Tag>, content: Vec<u8>) -> Put {
         self.state().put(name, expected, content)
     }

@@ -121,7 +121,7 @@ impl<T> Future for Stoppable<T> {
     }
 }
 
-/// Returns a process for tests, whose clock goes with the runtime's. A paused runtime's clock stands still while anything is to be done.
+/// Returns a process for tests, whose clocks go with the runtime's. A paused runtime's clock stands still while anything is to be done.
 pub fn virtual_process() -> Arc<dyn Process> {
     struct Virtual(tokio::time::Instant);
 
@@ -131,7 +131,7 @@ pub fn virtual_process() -> Arc<dyn Process> {
         }
 
         fn wall(&self) -> Timestamp {
-            Timestamp(0)
+            Timestamp(i64::try_from(self.0.elapsed().as_millis()).unwrap_or(i64::MAX))
         }
 
         fn started(&self, _: AbortHandle) {}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use http::Method;
 use http::header::CONTENT_LENGTH;
 use lictor_objects::{BucketSettings, Credentials};
 use object_store::ClientOptions;
@@ -98,16 +99,44 @@ impl Buckets {
         String::from_utf8_lossy(&std::fs::read(self.variable("LOG")).expect("a server has a log")).into_owned()
     }
 
+    /// Deletes an object, as a person does.
+    pub async fn delete(&self, bucket: &str, name: &str) {
+        match self.kind {
+            Kind::S3 => {
+                std::fs::remove_file(format!("{}/{bucket}/{name}", self.variable("DATA")))
+                    .expect("there is such an object");
+            }
+            Kind::Azure => self.ask_azure(Method::DELETE, &format!("{bucket}/{name}"), 202).await,
+        }
+    }
+
+    /// Returns the variables of the environment by which a program reaches the server through a socket.
+    pub fn environment(&self, socket: &str) -> Vec<(String, String)> {
+        let Credentials::Given(secret) = self.settings("any").credentials else { return vec![] };
+        let text = |value: Vec<u8>| String::from_utf8(value).expect("it is text");
+        let endpoint = match self.kind {
+            Kind::S3 => "AWS_ENDPOINT_URL",
+            Kind::Azure => "AZURE_STORAGE_ENDPOINT",
+        };
+        let secret = secret.into_iter().map(|(name, value)| (name, text(value)));
+        secret.chain([(endpoint.to_owned(), self.endpoint(socket))]).collect()
+    }
+
     async fn create_container(&self, name: &str) {
-        let url = format!("{}/{name}?restype=container", self.endpoint(self.socket()));
-        let request = http::Request::put(url).header(CONTENT_LENGTH, 0).body(HttpRequestBody::empty());
-        let mut request = request.expect("a valid request");
+        self.ask_azure(Method::PUT, &format!("{name}?restype=container"), 201).await;
+    }
+
+    /// Sends Azurite a request, and expects a status.
+    async fn ask_azure(&self, method: Method, path: &str, expected: u16) {
+        let url = format!("{}/{path}", self.endpoint(self.socket()));
+        let request = http::Request::builder().method(method).uri(url).header(CONTENT_LENGTH, 0);
+        let mut request = request.body(HttpRequestBody::empty()).expect("a valid request");
         let key = AzureCredential::AccessKey(AzureAccessKey::try_new(self.variable("KEY")).expect("a valid key"));
         AzureAuthorizer::new(&key, self.variable("ACCOUNT")).try_authorize(&mut request).expect("it can be signed");
         let options = ClientOptions::new().with_allow_http(true).with_no_system_certificates(true);
         let client = ReqwestConnector::default().connect(&options).expect("a client");
         let answer = client.execute(request).await.expect("Azurite answers");
-        assert_eq!(answer.status(), 201, "the container {name} is created");
+        assert_eq!(answer.status(), expected, "{path}");
     }
 
     fn variable(&self, name: &str) -> &str {

@@ -3,5 +3,6 @@
 mod claim;
 mod lock;
 
-pub use claim::{ClaimUpdate, Holder, LeaseClaim};
+pub use crate::claim::{ClaimUpdate, Holder};
+pub use claim::LeaseClaim;
 pub use lock::{LeaseLock, LeaseLockSettings};

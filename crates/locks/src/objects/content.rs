@@ -4,6 +4,9 @@ use lictor_core::LockSession;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The highest version that lictor believes. A person wrote any higher one by hand, and it would soon leave none.
+pub(super) const HIGHEST: u64 = 1 << 53;
+
 /// The content of a key's object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,12 +24,9 @@ pub struct KeyObject {
 }
 
 impl KeyObject {
-    /// The highest version that lictor believes. A person wrote any higher one by hand, and it would soon leave none.
-    const HIGHEST: u64 = 1 << 53;
-
     /// Reads an object's content: `None` if somebody else has written it.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
-        serde_json::from_slice(content).ok().filter(|object: &Self| object.version <= Self::HIGHEST)
+        serde_json::from_slice(content).ok().filter(|object: &Self| object.version <= HIGHEST)
     }
 
     /// Returns the object's content.

@@ -1,4 +1,5 @@
-//! Locks in a store of objects, each of which can be replaced only if it has not changed: the B rules of docs/protocol.md.
+//! Locks in a store of objects, each of which can be replaced only if it has not changed: the B rules of docs/protocol.md. A cluster has a
+//! session, which holds all its locks. A process that holds one lock needs none: see [`ObjectLock`].
 //!
 //! | object | what is in it |
 //! |---|---|
@@ -9,17 +10,21 @@
 //! [`ObjectKeeper`] keeps the session of one cluster, ends those of others that nobody renews, and polls the store. [`ObjectKeys`] reads and
 //! writes keys.
 
+mod claim;
 mod content;
 mod keeper;
 mod keys;
+mod lock;
 mod poll;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub use claim::ObjectLockSettings;
 pub use content::KeyObject;
 pub use keeper::{ObjectKeeper, ObjectSettings};
 pub use keys::ObjectKeys;
+pub use lock::ObjectLock;
 
 /// The object that shows whether a store honours conditions.
 pub const TRIAL: &str = "trial";

@@ -1,0 +1,13 @@
+//! The claim that one process at a time holds, whatever store keeps it. One replica of the operator acts by it, and one `lictor agent` runs
+//! its command by it. [`lictor_core::Claim`] has the rules, and a [`ClaimStore`] reads and writes what the store has of the claim.
+
+mod holder;
+mod keeper;
+mod store;
+mod terms;
+
+pub use holder::Holder;
+pub(crate) use keeper::ClaimKeeper;
+pub use keeper::ClaimUpdate;
+pub(crate) use store::{ClaimStore, Claimed, News, Unwritten, Write};
+pub(crate) use terms::follow;
