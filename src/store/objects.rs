@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lictor_core::{Failure, RecordOutcome, StoreId, Version};
+use futures::stream::BoxStream;
+use lictor_core::{Failure, FollowedLock, RecordOutcome, StoreId, Version};
 use lictor_locks::objects::ObjectKeys;
 use lictor_locks::{Entry, Layout};
 use lictor_locks::{Refusals, Sessions};
@@ -104,6 +105,10 @@ impl Keys for ObjectKeys {
             given
         }
         .boxed()
+    }
+
+    fn follow(&self, name: &str) -> BoxStream<'static, FollowedLock> {
+        ObjectKeys::follow(self, name)
     }
 
     fn describe<'a>(&'a self, session: &'a str) -> BoxFuture<'a, String> {

@@ -128,10 +128,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("electedBy", json!("Candidates")), "goes with spec.electedBy: Candidates: write both, or leave both out"),
         (with("candidates", json!({"lease": {"name": "l"}})), "write both, or leave both out"),
         (candidates(json!({}), json!({})), "write for example lease: {name: web-lock}"),
-        (
-            candidates(json!({"lease": {"name": "l"}, "consulKey": "a/.lock"}), json!({})),
-            "exactly one of lease and consulKey",
-        ),
+        (candidates(json!({"lease": {"name": "l"}, "key": "a/.lock"}), json!({})), "exactly one of lease and key"),
         (candidates(json!({"lease": {"name": "L_"}}), json!({})), "not a valid name for a Lease"),
         (candidates(json!({"lease": {"name": "l"}}), json!({"preemption": "HigherPriority"})), "leave them out"),
         (candidates(json!({"lease": {"name": "l"}}), json!({"probe": {"tcpSocket": {"port": 80}}})), "leave them out"),
@@ -469,7 +466,7 @@ async fn a_wrong_bucket_in_a_class_is_refused_when_it_is_applied() {
     cases.push((template("services/../{name}"), "keyTemplate for Consul, a bucket or a hub may have"));
     let mut pattern = bucket(&json!({"url": "gs://locks"}));
     pattern["followPattern"] = json!("services/*");
-    cases.push((pattern, "followPattern is for classes with consul"));
+    cases.push((pattern, "followPattern is for classes with consul or bucket"));
     let mut pattern = bucket(&json!({"url": "gs://locks"}));
     pattern["keyPattern"] = json!("service/*");
     cases.push((pattern, "keyPattern and keyTemplate must begin with the same fixed part"));

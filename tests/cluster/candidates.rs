@@ -4,12 +4,14 @@
 use std::process::Command;
 
 use kube::ResourceExt;
+use lictor_testing::buckets::{self, Buckets};
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::{Lab, PodSpec};
 use lictor_testing::{Candidate, program, tool};
 use serde_json::{Value, json};
 
 use crate::consul::member::Member;
+use crate::objects::across::member;
 use crate::switchover::{ask, failed, term};
 
 /// A Go program with client-go's leader election.
@@ -41,6 +43,14 @@ fn consul_lock(consul: &Consul, prefix: &str, name: &str) -> Candidate {
 fn agent(lock: &[&str], identity: &str) -> Candidate {
     let mut command = Command::new(program());
     command.arg("agent").args(lock).args(["--identity", identity, "--", "sh", "-c", "echo leads; exec sleep 1000"]);
+    Candidate::start(command)
+}
+
+/// `lictor agent` whose lock is an object in a bucket.
+fn agent_in_bucket(server: &Buckets, url: &str, identity: &str) -> Candidate {
+    let mut command = Command::new(program());
+    command.args(["agent", "--bucket", url, "--ttl", "5s", "--identity", identity, "--"]);
+    command.args(["sh", "-c", "echo leads; exec sleep 1000"]).envs(server.environment(server.socket()));
     Candidate::start(command)
 }
 
@@ -187,6 +197,33 @@ async fn the_label_follows_a_key_in_an_old_consul_too() {
     follow_a_key(&Consul::start(Kind::Old), "candidates-old").await;
 }
 
+/// Shows F4.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_label_follows_an_object_in_a_bucket() {
+    let server = Buckets::shared(buckets::Kind::S3);
+    let bucket = server.create("candidates").await;
+    let member = member("candidates-bucket", "west", &bucket, server.socket(), "Hold").await;
+    let (lab, _operator) = (&member.lab, member.operator(&[]));
+    lab.ready_pods(&["a", "b"]).await;
+    let recorder = lab.record().await;
+    let key = format!("{}/app", member.prefix);
+    member.elect(json!({"electedBy": "Candidates", "candidates": {"key": key}})).await;
+    wait_free(lab, &key).await;
+    let url = format!("{}/{key}", bucket.url);
+    let mut first = agent_in_bucket(server, &url, "a");
+    first.says("leads");
+    lab.wait_leader("a").await;
+    wait_holder(lab, "a", Some("a")).await;
+    let second = agent_in_bucket(server, &url, "b");
+    first.end().await;
+    second.says("leads");
+    lab.wait_leader("b").await;
+    second.signal("KILL");
+    lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
+    lab.wait_no_leader().await;
+    assert_eq!(recorder.assert_promises().await, 2);
+}
+
 async fn follow_a_key(consul: &Consul, test: &str) {
     let member = Member::new(test, "west", consul.address(), json!({})).await;
     let (lab, _operator) = (&member.lab, member.operator(&[]));
@@ -194,7 +231,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
     let recorder = lab.record().await;
     let prefix = format!("{}/app", member.prefix);
     let key = format!("{prefix}/.lock");
-    member.elect(json!({"electedBy": "Candidates", "candidates": {"consulKey": key}})).await;
+    member.elect(json!({"electedBy": "Candidates", "candidates": {"key": key}})).await;
     wait_free(lab, &key).await;
 
     let mut by_command = consul_lock(consul, &prefix, "a");
@@ -219,7 +256,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
     drop(agent);
     // The next holder writes its pod's address.
     let ip = lab.pods_api().get("b").await.expect("it is there").status.and_then(|status| status.pod_ip);
-    let by_ip = json!({"consulKey": key, "identity": {"from": "PodIP"}});
+    let by_ip = json!({"key": key, "identity": {"from": "PodIP"}});
     member.elect(json!({"electedBy": "Candidates", "candidates": by_ip})).await;
     let by_library = consul_api(consul, &key, &format!("{}:8080", ip.expect("it has an address")));
     by_library.says("leads");
@@ -234,8 +271,8 @@ async fn what_makes_no_sense_where_the_candidates_elect_is_refused() {
     let follow = |candidates: Value| json!({"electedBy": "Candidates", "candidates": candidates});
     lab.ready_pods(&["a"]).await;
     for (candidates, reason, says) in [
-        (json!({"consulKey": member.key()}), "FollowsItself", "give the record another name with spec.key"),
-        (json!({"consulKey": "elsewhere/.lock"}), "KeyNotAllowed", "lets elections follow"),
+        (json!({"key": member.key()}), "FollowsItself", "give the record another name with spec.key"),
+        (json!({"key": "elsewhere/.lock"}), "KeyNotAllowed", "lets elections follow"),
     ] {
         member.elect(follow(candidates)).await;
         let message = lab.wait_condition("web", "Accepted", "False", reason).await;

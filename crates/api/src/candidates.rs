@@ -19,8 +19,8 @@ pub enum ElectedBy {
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.lease) != has(self.consulKey)")
-        .message("spec.candidates needs exactly one of lease and consulKey: write for example lease: {name: web-lock}")
+    validation = Rule::new("has(self.lease) != has(self.key)")
+        .message("spec.candidates needs exactly one of lease and key: write for example lease: {name: web-lock}")
 )]
 pub struct Candidates {
     /// A Lease of this namespace that the candidates hold, as client-go's LeaseLock and lictor agent do. Can't be the
@@ -28,12 +28,12 @@ pub struct Candidates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<FollowedLease>,
 
-    /// A key in the Consul of this election's class that the candidates hold, as Consul's api.Lock, consul lock
-    /// (PREFIX/.lock) and lictor agent do. The key must match the followPattern of the class, and can't be the key in
-    /// which lictor keeps its own record of this election.
+    /// A key that the candidates hold in the store of this election's class: in Consul, as Consul's api.Lock, consul lock
+    /// (PREFIX/.lock) and lictor agent do; or in a bucket, as lictor agent does, below the url of the class. The key must
+    /// match the followPattern of the class, and can't be the key in which lictor keeps its own record of this election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    pub consul_key: Option<String>,
+    pub key: Option<String>,
 
     /// How the holder of the lock maps to a pod.
     #[serde(default)]
@@ -50,8 +50,8 @@ pub struct FollowedLease {
     pub name: String,
 }
 
-/// How the holder of the lock maps to a pod. The holder's name is the holderIdentity of a Lease, or the value of a key
-/// in Consul. If the key's value is empty, it is the name of the session that holds the key.
+/// How the holder of the lock maps to a pod. The holder's name is the holderIdentity of a Lease, the holder in an
+/// object, or the value of a key in Consul. If the key's value is empty, it is the name of the session that holds the key.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

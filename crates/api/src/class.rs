@@ -92,8 +92,8 @@ macro_rules! template_of {
         .message("keyPattern and keyTemplate must begin with the same fixed part up to the first '/', because lictor watches that part, for example services/{namespace}/* and services/{namespace}/{name}/leader"),
     validation = Rule::new(concat!("!has(self.consul) || self.consul.record != 'LeaderName' || !", template_of!("self"), ".endsWith('/record')"))
         .message("keyTemplate ends with /record, and with consul.record: LeaderName such a key holds the record of another lock: choose another end, for example services/{namespace}/{name}/leader"),
-    validation = Rule::new("!has(self.followPattern) || (has(self.consul) && self.followPattern.matches('^([A-Za-z0-9_./*-]|[{]name[}]|[{]namespace[}])+$'))")
-        .message("followPattern is for classes with consul, and may have letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}, for example services/{namespace}/*: elections follow Leases of their own namespace without it")
+    validation = Rule::new("!has(self.followPattern) || ((has(self.consul) || has(self.bucket)) && self.followPattern.matches('^([A-Za-z0-9_./*-]|[{]name[}]|[{]namespace[}])+$'))")
+        .message("followPattern is for classes with consul or bucket, and may have letters, digits, '/', '_', '-', '.', '*', {name} and {namespace}, for example services/{namespace}/*: elections follow Leases of their own namespace without it")
 )]
 pub struct ElectionClassSpec {
     /// The lictor deployment that serves this class: the value of its flag --controller. Default: lictor.dev/operator.
@@ -134,7 +134,7 @@ pub struct ElectionClassSpec {
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
 
-    /// The keys in Consul that elections with spec.electedBy: Candidates may follow with spec.candidates.consulKey.
+    /// The keys in Consul or the bucket that elections with spec.electedBy: Candidates may follow with spec.candidates.key.
     /// {name} and {namespace} stand for the election's name and namespace, * stands for any characters. Anyone who may
     /// create elections can read in their status who holds such a key. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -88,7 +88,12 @@ pub const NAMES: [[&str; 4]; 22] = [
         "lets an operator remove labels and lock before the election goes",
     ],
     ["`lictor.dev/record`", "annotation of a Lease", "lictor", "the lock's record"],
-    ["`lictor.dev/object`, `lictor.dev/content`", "annotation of a Lease in a hub", "lictor", "an object's name and content"],
+    [
+        "`lictor.dev/object`, `lictor.dev/content`",
+        "annotation of a Lease in a hub",
+        "lictor",
+        "an object's name and content",
+    ],
     ["`lictor.dev/election-uid`", "label of a Lease", "lictor", "the election that the lock belongs to"],
     ["`app.kubernetes.io/managed-by`", "label of a Lease", "lictor", "`lictor`: the Lease is one of its own"],
     [

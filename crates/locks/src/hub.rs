@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn each_object_has_a_lease_of_its_own() {
-        assert_eq!(lease_name("sessions/west.json"), "sessions-west-1f3c8a4ccb9a2a3f");
+        assert_eq!(lease_name("sessions/west.json"), "sessions-west-d58f0e4d70ad8f9e");
         let names = ["locks/services/a-b/c.json", "locks/services/a/b-c.json", "locks/services/a_b/c.json"];
         let leases: std::collections::BTreeSet<_> = names.map(lease_name).into();
         assert_eq!(leases.len(), 3, "{leases:?}");

@@ -9,7 +9,7 @@ use lictor_api::{
 
 /// The refusals that only a change of the election or its class ends. All others can end by themselves: when the class arrives, or when
 /// the other election is deleted.
-const STALLING: [&str; 14] = [
+const STALLING: [&str; 15] = [
     "AmbiguousDefaultClass",
     "ClassNotOffered",
     "EndUnknown",
@@ -19,6 +19,7 @@ const STALLING: [&str; 14] = [
     "KeyNotAllowed",
     "LabelInUse",
     "NoCandidates",
+    "NoSuchStore",
     "NotInConsul",
     "PodsMultiply",
     "ReservedName",

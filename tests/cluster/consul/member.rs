@@ -70,7 +70,7 @@ impl Member {
                 "keyTemplate": format!("{}/{{name}}", self.prefix), "keyPattern": pattern,
             },
         });
-        if store == "consul" {
+        if store != "hub" {
             class["spec"]["followPattern"] = json!(pattern);
         }
         let parameters = PatchParams::apply("test").force();

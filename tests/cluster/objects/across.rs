@@ -27,7 +27,7 @@ pub(super) fn within(what: &str, began: Instant) {
 }
 
 /// Creates a cluster that reaches the bucket by this socket.
-async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str, stops: &str) -> Member {
+pub async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str, stops: &str) -> Member {
     let lab = Lab::new(&format!("{test}-{cluster}")).await;
     let Credentials::Given(secret) = &bucket.credentials else { panic!("the server has an account") };
     let secret: BTreeMap<_, _> =

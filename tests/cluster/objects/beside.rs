@@ -63,12 +63,12 @@ async fn each_store_lets_another_cluster_lead_in_the_stated_time() {
     let _alone = crate::alone().await;
     eprintln!("measured: until another cluster leads, TTL {TTL:?}, in seconds");
     for fate in [Fate::Term, Fate::Kill, Fate::Cut] {
-        let mut rounds = Vec::new();
+        let mut measured = Vec::new();
         for round in 0..rounds() {
-            rounds.push(join_all(STORES.map(|store| meets(store, fate, round))).await);
+            measured.push(join_all(STORES.map(|store| meets(store, fate, round))).await);
         }
         for (number, store) in STORES.into_iter().enumerate() {
-            let mut took: Vec<_> = rounds.iter().map(|round| round[number]).collect();
+            let mut took: Vec<_> = measured.iter().map(|round| round[number]).collect();
             took.sort();
             let shown: Vec<_> = took.iter().map(|took| format!("{:.1}", took.as_secs_f64())).collect();
             eprintln!("measured: {fate:?} {store}: {}", shown.join(" "));

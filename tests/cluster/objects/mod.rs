@@ -1,6 +1,6 @@
 //! Elections whose locks are objects: in buckets on real servers, and in a hub.
 
-mod across;
+pub mod across;
 mod beside;
 mod contract;
 mod hub;

@@ -4,7 +4,6 @@
 use super::*;
 
 const TTL: u64 = CONSUL_TTL;
-const RENEWS: u64 = TTL / 3 + AGAIN;
 
 /// A moment at which both replicas have run for long, and the first one acts.
 const LONG: u64 = 100_000;

@@ -28,27 +28,28 @@ impl Followed {
         else {
             return Ok(None);
         };
-        let api::Candidates { lease, consul_key, identity } = candidates;
-        let key = match (lease, consul_key, shared.and_then(SharedClass::consul)) {
+        let api::Candidates { lease, key, identity } = candidates;
+        let is_key = key.is_some();
+        let key = match (lease, key, shared.filter(|shared| shared.has_followed_keys())) {
             (Some(lease), None, _) => Key::lease(namespace, &*lease.name),
-            (None, Some(key), Some(consul)) => {
+            (None, Some(key), Some(shared)) => {
                 check_key(key, class, expand)?;
-                Key { store: consul.store(), namespace: String::new(), name: key.clone() }
+                Key { store: shared.store(), namespace: String::new(), name: key.clone() }
             }
             (None, Some(key), None) => {
                 return Err(Refusal {
-                    reason: "NotInConsul",
+                    reason: "NoSuchStore",
                     message: format!(
-                        "spec.candidates.consulKey is {key:?}, and the class {:?} keeps its locks in {} and does not \
-                         say where Consul is: name a class with spec.consul in spec.className",
+                        "spec.candidates.key is {key:?}, and the class {:?} keeps its locks in {}, where candidates hold \
+                         no keys: name a class with spec.consul or spec.bucket in spec.className",
                         class.name,
                         kind(shared)
                     ),
                 });
             }
-            _ => return Err(unclear("spec.candidates needs exactly one of lease and consulKey")),
+            _ => return Err(unclear("spec.candidates needs exactly one of lease and key")),
         };
-        let beside = key.store == own.store && key.name.starts_with(&format!("{}/", own.name)) && consul_key.is_some();
+        let beside = key.store == own.store && key.name.starts_with(&format!("{}/", own.name)) && is_key;
         if key == *own || beside {
             return Err(Refusal {
                 reason: "FollowsItself",
@@ -90,18 +91,18 @@ fn check_key(key: &str, class: &Class, expand: impl Fn(&str) -> String) -> Resul
         && key.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !valid {
         return Err(refused_key(format!(
-            "spec.candidates.consulKey is {key:?}, which lictor can't follow: a key may have letters, digits, '/', \
+            "spec.candidates.key is {key:?}, which lictor can't follow: a key may have letters, digits, '/', \
              '_', '-' and '.', and no '//', no '..' and no '/' at either end, for example report/.lock"
         )));
     }
     match class.follow_pattern.map(expand) {
         Some(pattern) if fits(&pattern, key) => Ok(()),
         Some(pattern) => Err(refused_key(format!(
-            "spec.candidates.consulKey is {key:?}, and the class {name:?} lets elections follow only {pattern:?} here: \
+            "spec.candidates.key is {key:?}, and the class {name:?} lets elections follow only {pattern:?} here: \
              write such a key"
         ))),
         None => Err(refused_key(format!(
-            "spec.candidates.consulKey is {key:?}, and the class {name:?} lets elections follow no key: let an \
+            "spec.candidates.key is {key:?}, and the class {name:?} lets elections follow no key: let an \
              administrator set its spec.followPattern, for example to \"services/{{namespace}}/*\""
         ))),
     }
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_key_in_consul_can_be_followed_if_the_class_allows_it() {
-        let key = |key: &str, class: &Value| read(&json!({"consulKey": key}), class);
+        let key = |key: &str, class: &Value| read(&json!({"key": key}), class);
         let refused = |name: &str, class: &Value| key(name, class).unwrap_err().reason;
         let tenants = consul(Some("services/{namespace}/*"));
         let followed = key("services/shop/web/.lock", &tenants).unwrap();
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(refused("services/shop/../bank/x", &tenants), "KeyNotAllowed");
         assert_eq!(refused("services/shop//x", &tenants), "KeyNotAllowed");
         assert_eq!(refused("services/shop/x", &consul(None)), "KeyNotAllowed");
-        assert_eq!(refused("services/shop/x", &json!({"lease": {}})), "NotInConsul");
+        assert_eq!(refused("services/shop/x", &json!({"lease": {}})), "NoSuchStore");
         for own in ["services/shop/web/leader", "services/shop/web/leader/record", "services/shop/web/leader/.bid/west"]
         {
             assert_eq!(refused(own, &tenants), "FollowsItself", "{own}");

@@ -62,6 +62,14 @@ impl SharedClass {
         }
     }
 
+    /// Whether programs may hold locks of their own beside those of the class, which elections can follow.
+    pub fn has_followed_keys(&self) -> bool {
+        match self {
+            Self::Consul(_) => true,
+            Self::Objects(objects) => matches!(objects.place, ObjectPlace::Bucket(_)),
+        }
+    }
+
     /// Returns the settings of a class in objects.
     pub fn objects(&self) -> Option<&ObjectClass> {
         match self {

@@ -83,7 +83,7 @@ pub(super) struct Holding {
 
 impl ClaimObject {
     /// Reads an object's content: `None` if somebody else has written it.
-    fn read(content: &[u8]) -> Option<Self> {
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
         serde_json::from_slice(content).ok().filter(|object: &Self| object.version <= HIGHEST)
     }
 }

@@ -93,7 +93,7 @@ impl ObjectKeeper {
         let life = CasSession::new(installation, writer, SessionParameters { ttl: *ttl });
         let others = SessionWatch::new(cluster, installation, writer, *ttl);
         let changes = objects.changes();
-        let keys = ObjectKeys::new(objects);
+        let keys = ObjectKeys::new(objects, settings.poll);
         let (updates, receiver) = watch::channel(Sessions {
             ids: vec![None],
             validities: vec![LockValidity::Unknown],

@@ -2,15 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lictor_core::{Failure, LockSession, RecordOutcome, SessionObject, Version};
+use futures::stream::BoxStream;
+use lictor_core::{Failure, FollowedLock, LockSession, RecordOutcome, SessionObject, Version};
 use lictor_objects::{Object, Objects, Put, Tag};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::content::{KeyObject, name_of, session_of};
 use super::view::{Sight, View};
-use super::{of_key, of_session};
+use super::{follow, of_key, of_session};
 use crate::Entry;
 
 /// The keys in a store of objects. Clones share their knowledge.
@@ -19,6 +21,8 @@ pub struct ObjectKeys(Arc<Shared>);
 
 pub(super) struct Shared {
     pub(super) objects: Arc<dyn Objects>,
+    /// The shortest time from one look to the next.
+    poll: Duration,
     view: Mutex<View>,
     /// The index of the view.
     index: watch::Sender<u64>,
@@ -34,9 +38,10 @@ pub(super) struct Shared {
 }
 
 impl ObjectKeys {
-    pub(super) fn new(objects: Arc<dyn Objects>) -> Self {
+    pub(super) fn new(objects: Arc<dyn Objects>, poll: Duration) -> Self {
         Self(Arc::new(Shared {
             objects,
+            poll,
             view: Mutex::default(),
             index: watch::Sender::new(0),
             delivered: watch::Sender::new(0),
@@ -177,6 +182,11 @@ impl ObjectKeys {
             RecordOutcome::Written(_) => RecordOutcome::Written(version),
             outcome => outcome,
         }
+    }
+
+    /// Follows an object that is no key, but a lock of which one process is the holder.
+    pub fn follow(&self, name: &str) -> BoxStream<'static, FollowedLock> {
+        follow::follow(self.0.objects.clone(), name.to_owned(), self.0.poll)
     }
 
     /// Returns what a person does to delete the object of a key.

@@ -12,6 +12,7 @@
 
 mod claim;
 mod content;
+mod follow;
 mod keeper;
 mod keys;
 mod lock;
