@@ -2,6 +2,7 @@
 
 pub mod consul;
 mod content;
+mod elector;
 pub mod lease;
 mod lock;
 pub mod objects;
@@ -9,6 +10,7 @@ mod rights;
 mod sessions;
 
 pub use content::{Content, Entry, Layout, bid_key, bid_of, find};
+pub use elector::{Elector, Ended, InvalidDuration, Leader, Leadership};
 pub use lictor_core::{HeldLock, Instant, Term};
 pub use lictor_process::monotonic;
 pub use lock::{Lock, LockUpdate, Other, Problem, Released};
