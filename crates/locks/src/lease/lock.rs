@@ -164,4 +164,16 @@ mod tests {
         assert_eq!(term(&ClaimUpdate::default(), false), None);
         assert_eq!(term(&claim(20, 21), false), Some(20));
     }
+
+    #[test]
+    fn another_holder_is_known_by_its_name_and_the_address_that_it_says() {
+        let holder = Holder { identity: "a".into(), address: Some(([10, 0, 0, 7], 80).into()), pod_uid: None };
+        let other = |holder| {
+            let leader = Some("a".to_owned());
+            Terms::default().update(&ClaimUpdate { others: true, leader, holder, ..ClaimUpdate::default() }).other
+        };
+        let found = other(Some(holder)).expect("it holds the Lease");
+        assert_eq!((found.name.as_str(), found.address.as_deref()), ("a", Some("10.0.0.7:80")));
+        assert_eq!(other(None), Some(Other::named("a".into())));
+    }
 }
