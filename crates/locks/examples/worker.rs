@@ -75,6 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn work(table: &Table, leadership: &Leadership, name: &str) -> io::Error {
     loop {
         if let Err(error) = table.insert(leadership.term(), name) {
+            println!("refused");
             return error;
         }
         tokio::time::sleep(PERIOD).await;

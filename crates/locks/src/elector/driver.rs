@@ -123,6 +123,10 @@ impl<L: FnMut() -> Lock> Driver<L> {
                 if work.is_none() {
                     self.end();
                 }
+                if self.agent.state() == AgentState::Waiting {
+                    // The work has ended after its deadline.
+                    output = None;
+                }
                 self.publish();
             }
             events = next;
@@ -165,8 +169,6 @@ impl<L: FnMut() -> Lock> Driver<L> {
                 }
             }
             AgentAction::Release => {
-                // Nobody relies on the lock any more.
-                self.end();
                 self.told = LockUpdate::default();
                 self.publish();
                 if let Some(lock) = self.lock.take() {
@@ -175,9 +177,8 @@ impl<L: FnMut() -> Lock> Driver<L> {
                 events.push(AgentEvent::Released);
             }
             AgentAction::TakePart => self.lock = Some((self.take_part)()),
-            // A leadership reads the lock's own deadline.
-            AgentAction::Guard(_) => {}
-            AgentAction::Start { .. } | AgentAction::Kill | AgentAction::Exit(_) => {}
+            // A leadership reads the lock's own deadline, and `run` does the rest.
+            AgentAction::Guard(_) | AgentAction::Start { .. } | AgentAction::Kill | AgentAction::Exit(_) => {}
         }
     }
 
@@ -523,6 +524,28 @@ mod tests {
             assert_eq!(tokio::join!(store.run(TIMING, work), lost).0, Err(Ended::Stopped));
         };
         Machine::start().test(test).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_in_a_step_that_outlasts_its_deadline_has_no_output() {
+        let (store, machine) = (Store::default(), Machine::start());
+        let suspended = machine.clone();
+        let test = async move {
+            store.give(7, 8);
+            let work = |leadership: Leadership| {
+                let suspended = suspended.clone();
+                async move {
+                    suspended.suspend(60);
+                    leadership.term()
+                }
+            };
+            let stops = async {
+                sleep(SECOND).await;
+                store.shared.stop.send_replace(true);
+            };
+            assert_eq!(tokio::join!(store.run(TIMING, work), stops).0, Err(Ended::Stopped));
+        };
+        machine.test(test).await;
     }
 
     /// Shows A4.
