@@ -97,7 +97,7 @@ impl<L: FnMut() -> Lock> Driver<L> {
         Self { agent, timing, take_part, lock, told, shared, callbacks, own, stopping, leadership, running }
     }
 
-    /// Runs the work in each leadership, until it ends by itself. `work` begins it.
+    /// Runs the work in each leadership, until it ends by itself. `begin` begins it.
     pub(super) async fn run<F: Future>(mut self, mut begin: impl FnMut(Leadership) -> F) -> Result<F::Output, Ended> {
         // After `self`, so that it is dropped before the lock is released.
         let mut work: Option<Pin<Box<F>>> = None;

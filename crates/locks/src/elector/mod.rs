@@ -288,3 +288,42 @@ fn host() -> String {
     let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     std::env::var("HOSTNAME").unwrap_or_else(|_| kernel()).trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    fn elector() -> Elector {
+        let nothing = |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+        Elector::lease(kube::Client::new(tower::service_fn(nothing), "shop"), "shop", "report")
+    }
+
+    #[tokio::test]
+    async fn a_lease_lasts_whole_seconds_that_agents_could_have_too() {
+        for duration in [0, 2999, 3500, 301_000].map(Duration::from_millis) {
+            let refused = elector().duration(duration).expect_err("it is refused");
+            assert_eq!(refused, InvalidDuration { duration, allowed: OF_A_LEASE });
+        }
+        let elector = elector().duration(Duration::from_secs(3)).expect("it is allowed");
+        assert_eq!(elector.timing().ttl, Duration::from_secs(3));
+        // Without a loss of the lock, the work may finish for longer than the lock allows otherwise.
+        let timing = elector.finishing(Duration::from_secs(9)).timing();
+        assert_eq!((timing.grace, timing.stop_timeout), (Duration::from_millis(900), Duration::from_secs(9)));
+    }
+
+    #[tokio::test]
+    async fn two_electors_never_have_one_name_and_clones_are_one_replica() {
+        let one = elector().identity("web");
+        let other = elector().identity("web");
+        assert!(one.holder().starts_with("web_") && one.holder() != other.holder());
+        assert_eq!(one.clone().holder(), one.holder());
+        one.clone().stop();
+        assert_eq!(one.run(|_| async {}).await, Err(Ended::Stopped));
+        assert!(!one.yield_leadership() && !one.is_leader());
+    }
+}
