@@ -142,6 +142,7 @@ fn table(test: &str) -> PathBuf {
     directory.join("table")
 }
 
+/// Shows A2.
 #[tokio::test]
 async fn workers_with_a_lease_never_lead_at_once() {
     never_at_once(Bench::lease("lease").await, Duration::from_secs(6)).await;
