@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
+use lictor_locks::{Elector, Ended};
 use lictor_testing::acts::{both, moment, spans};
 use lictor_testing::consul::Consul;
-use lictor_testing::kubernetes::Lab;
+use lictor_testing::kubernetes::{Lab, User};
 use lictor_testing::{Candidate, eventually, program, tool};
 use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 /// Returns a program of crates/locks/examples.
 fn example(name: &str) -> Command {
@@ -216,6 +219,47 @@ async fn the_table_refuses_what_a_careless_thread_of_an_earlier_leader_writes() 
     first.says("refused");
     first.says("follows");
     bench.writes("second").await;
+}
+
+/// An elector in this process, with the rights that crates/locks/README.md names, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_knows_the_leaders_address_leads_after_it_and_yields() {
+    let bench = Bench::lease("follower").await;
+    let Place::Lease(lab) = &bench.place else { unreachable!() };
+    let user = User::new(lab).await;
+    let rights = ["get", "list", "watch", "patch", "create"];
+    user.may(|verb, resource| resource == "leases" && rights.contains(&verb)).await;
+    let mut worker = bench.worker("worker", &[]);
+    let one = bench.writes("worker").await;
+
+    let elector = Elector::lease(user.client().await, &lab.namespace, "report").duration(bench.duration()).unwrap();
+    let mut leader = elector.leader();
+    let run = tokio::spawn({
+        let elector = elector.clone();
+        async move { elector.run(|_| std::future::pending::<()>()).await }
+    });
+    let other = leader.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(!other.is_this && !elector.is_leader());
+    let mut answer = String::new();
+    let mut stream = TcpStream::connect(other.address.expect("it advertises one")).await.expect("it listens");
+    stream.read_to_string(&mut answer).await.expect("it answers");
+    assert_eq!(answer, format!("the leader in term {}\n", one.term));
+
+    worker.end().await;
+    let own = leader.wait_for(|leader| leader.as_ref().is_some_and(|leader| leader.is_this)).await.unwrap().clone();
+    let leadership = elector.leadership().expect("it leads");
+    assert!(leadership.term().0 > one.term && own.unwrap().term == Some(leadership.term()));
+
+    let second = bench.worker("second", &[]);
+    // It waits for the lock, so it has it at once.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asked = Instant::now();
+    assert!(elector.yield_leadership());
+    second.says("leads");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(!leadership.is_valid() && !elector.is_leader());
+    elector.stop();
+    assert_eq!(run.await.unwrap(), Err(Ended::Stopped));
 }
 
 /// The same code as the agent's, so a single test of each kind.
