@@ -83,6 +83,7 @@ waits() {
   part cluster dev --test cluster -- --test-threads "$quick" || status=1
   part consul dev --test consul -- --test-threads "$quick" || status=1
   part agent dev --test agent -- --test-threads "$quick" || status=1
+  part elector dev --test elector -- --test-threads "$quick" || status=1
   part objects dev --test objects -- --test-threads "$quick" || status=1
   part observe dev --test observe -- --test-threads "$quick" || status=1
   return "$status"

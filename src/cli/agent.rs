@@ -299,6 +299,7 @@ impl Agent {
                 name: lease.to_owned(),
                 identity,
                 duration: timing.ttl,
+                advertise: None,
                 grant: GRANT,
             };
             let lock = || LeaseLock::start(client.clone(), settings.clone());

@@ -3,6 +3,7 @@
 mod claim;
 pub mod consul;
 mod content;
+mod elector;
 mod hub;
 pub mod lease;
 mod lock;
@@ -11,6 +12,7 @@ mod rights;
 mod sessions;
 
 pub use content::{Content, Entry, Layout, bid_key, bid_of, find};
+pub use elector::{Elector, Ended, InvalidDuration, Leader, Leadership};
 pub use hub::Hub;
 pub use lictor_core::{HeldLock, Instant, Term};
 pub use lictor_process::monotonic;

@@ -103,6 +103,11 @@ impl Lock {
         self.updates.borrow().clone()
     }
 
+    /// Returns a receiver of the known state of the lock, which ends with the lock's keeper.
+    pub(crate) fn updates(&self) -> watch::Receiver<LockUpdate> {
+        self.updates.clone()
+    }
+
     /// Waits for a change of the lock, and returns its state. `None` means that the lock's keeper has ended by a
     /// defect, and that the lock expires. The wait can be cancelled at any time.
     pub async fn changed(&mut self) -> Option<LockUpdate> {

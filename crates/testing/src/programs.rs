@@ -81,6 +81,11 @@ impl Candidate {
         }
     }
 
+    /// Waits until the program prints this, and nothing else before.
+    pub fn says_next(&self, expected: &str) {
+        assert_eq!(self.lines.recv_timeout(PATIENCE).expect(expected), expected);
+    }
+
     /// Sends the program a signal.
     pub fn signal(&self, name: &str) {
         signal(name, &[self.child.id()]);

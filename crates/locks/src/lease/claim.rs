@@ -109,10 +109,12 @@ impl LeaseStore {
         let owner = (self.owner)(lease);
         let held = spec.holder_identity.filter(|holder| !holder.is_empty());
         let holder = owner.clone().or(held);
+        let replica = described(lease).filter(|replica| Some(&replica.identity) == holder.as_ref());
+        let address = replica.as_ref().and_then(|replica| replica.address).map(|address| address.to_string());
         Claimed {
             version: version_of(lease),
-            told: holder.clone().map(Other::named),
-            replica: described(lease).filter(|replica| Some(&replica.identity) == holder.as_ref()),
+            told: holder.clone().map(|name| Other { address, ..Other::named(name) }),
+            replica,
             holder,
             duration: Duration::from_secs(seconds),
             owner,

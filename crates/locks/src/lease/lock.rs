@@ -1,6 +1,7 @@
 //! A lock in a Lease, in the form of client-go's LeaseLock, so that agents and programs with client-go's leader election exclude each
 //! other. [`LeaseClaim`] keeps it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct LeaseLockSettings {
     pub identity: String,
     /// How long the Lease lasts after a renewal.
     pub duration: Duration,
+    /// The address at which others reach this process while it holds the Lease, for readers of the Lease's annotation.
+    pub advertise: Option<SocketAddr>,
     /// The end of each message about a missing right: to whom it is to be granted, for people.
     pub grant: &'static str,
 }
@@ -36,8 +39,8 @@ pub struct LeaseLock;
 impl LeaseLock {
     /// Begins to keep a Lease.
     pub fn start(client: Client, settings: LeaseLockSettings) -> Lock {
-        let LeaseLockSettings { namespace, name, identity, duration, grant } = settings;
-        let own = Holder { identity, ..Holder::default() };
+        let LeaseLockSettings { namespace, name, identity, duration, advertise, grant } = settings;
+        let own = Holder { identity, address: advertise, pod_uid: None };
         let parameters = ClaimParameters::patient(duration);
         let (claim, claims, gone) = LeaseClaim::new(client, &namespace, name.clone(), own, parameters, monotonic);
         let (updates, receiver) = watch::channel(LockUpdate::default());
