@@ -199,7 +199,7 @@ impl ClaimInObject {
         let (version, longest) = {
             let mut known = self.known();
             // Terms rise over a deletion, too, also for processes that have seen no earlier version.
-            known.version = known.version.max(u64::try_from(wall().0 / 1000).unwrap_or_default());
+            known.version = known.version.max(u64::try_from(wall().0).unwrap_or_default());
             (known.next(), known.longest)
         };
         let duration_seconds = longest.min(ClaimParameters::LONGEST.as_secs()).max(self.settings.duration.as_secs());
@@ -208,8 +208,8 @@ impl ClaimInObject {
         let created = created.await?;
         tracing::info!(
             object = self.settings.name,
-            "there was no object of the lock: nobody leads for {duration_seconds} s, because an agent may still run \
-             that held the lock when a person deleted the object"
+            "the object of the lock is missing: there is no leader for {duration_seconds} s, because a person may have \
+             deleted it while another process holds the lock"
         );
         Ok(created)
     }
