@@ -244,7 +244,7 @@ impl ClaimStore for ClaimInObject {
         &self.settings.name
     }
 
-    /// Nothing tells of changes, so the object is polled, but not by its holder, which replaces it before it changes again.
+    /// Nothing tells of changes, so the object is polled. Its holder needs no poll, because its next renewal fails if the object has changed.
     fn news(&self) -> BoxStream<'_, News> {
         let poll = ClaimParameters::patient(self.settings.duration).retry().clamp(POLL.0, POLL.1);
         unfold((), move |()| async move {
