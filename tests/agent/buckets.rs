@@ -74,7 +74,7 @@ async fn one_of_two(kind: Kind) {
     let place = Place::new(kind, "two").await;
     let bench = &place.bench;
     let mut first = place.agent("one", &["--advertise", "10.0.0.7:80"]);
-    first.says("there was no object of the lock").await;
+    first.says("the object of the lock is missing").await;
     let (term, _) = bench.begins(1).await;
     let listen = free_address();
     let second = place.agent("two", &["--listen", &listen.to_string()]);

@@ -1,4 +1,4 @@
-//! Faults of processes, links and servers, one after the other, in several elections side by side: with a real Consul and a real API server.
+//! Faults of processes, links and servers, one after the other, in several elections side by side: with a real Consul, a real API server and a real bucket.
 //! The commands hold a lock on a file, which shows that two never run at once, and so do the daemons that they start.
 //!
 //!     make agents FAULTS=1000
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::config::Kubeconfig;
+use lictor_testing::buckets::{self, Buckets};
 use lictor_testing::consul::{Consul, Kind};
 use lictor_testing::kubernetes::{Cluster, Lab};
 use lictor_testing::{Disturbance, Link, Prng, Stream, eventually, free_address};
@@ -25,12 +26,16 @@ use crate::bench::{Running, children, state};
 
 /// How many faults there are, where nobody says so.
 const FAULTS: usize = 80;
-/// Elections with their lock in Consul, and in a Lease.
-const GROUPS: usize = 3;
+/// Elections with their lock in Consul, in a Lease, and in a bucket: so many of each.
+const GROUPS: usize = 2;
 const AGENTS: usize = 3;
 /// The shortest TTL of a Lease. That of Consul is `bench::TTL`.
 const LEASE: Duration = Duration::from_secs(3);
 const CONSUL: Duration = Duration::from_secs(10);
+/// The shortest TTL for a bucket.
+const BUCKET: Duration = Duration::from_secs(5);
+/// The object that is the lock in a bucket.
+const OBJECT: &str = "agents/report";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
@@ -52,7 +57,7 @@ enum What {
     LinkReset,
     LinkSlow,
     LinkLate,
-    /// The session is destroyed, or the Lease given to somebody else, by hand.
+    /// The session is destroyed, the Lease given to somebody else, or the object deleted, by hand.
     Robbed,
     ServerPaused,
 }
@@ -82,6 +87,8 @@ const ALL: [What; 18] = [
 enum Store {
     Consul(Arc<Consul>),
     Lease(Lab),
+    /// The server, and the bucket's name.
+    Bucket(Arc<Buckets>, String),
 }
 
 /// The servers that elections share: who pauses one waits for its turn.
@@ -95,6 +102,14 @@ struct Candidate {
     link: Link,
     listens: SocketAddr,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// How a candidate reaches its lock.
+struct Way {
+    link: Link,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 struct Group {
@@ -117,13 +132,18 @@ async fn no_fault_lets_two_commands_run_at_once() {
     let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start_for_orders(&name)));
     let servers = Arc::new(Servers { cluster, turn: Mutex::new(()) });
     let consul = Arc::new(Consul::start(Kind::Dev));
+    let buckets = Arc::new(Buckets::start(buckets::Kind::S3));
     let begun = Instant::now();
     let mut groups = vec![];
-    for number in 0..2 * GROUPS {
-        let store = if number < GROUPS {
-            Store::Consul(consul.clone())
-        } else {
-            Store::Lease(Lab::of(cluster, &format!("agents-{number}")).await)
+    for number in 0..3 * GROUPS {
+        let store = match number / GROUPS {
+            0 => Store::Consul(consul.clone()),
+            1 => Store::Lease(Lab::of(cluster, &format!("agents-{number}")).await),
+            _ => {
+                let bucket = format!("agents-{number}");
+                buckets.create(&bucket).await;
+                Store::Bucket(buckets.clone(), bucket)
+            }
         };
         let prng = Prng::new(seed * 100 + u64::try_from(number).expect("it is small"));
         groups.push(Group::new(number, store, prng, servers.clone()));
@@ -163,7 +183,7 @@ impl Group {
             Self { store, bench, candidates: vec![], prng, servers, done: BTreeMap::new(), kubeconfigs: vec![] };
         for candidate in 0..AGENTS {
             let listens = free_address();
-            let (link, lock) = group.link(candidate);
+            let Way { link, arguments: lock, environment } = group.way(candidate);
             let own = [
                 "--identity",
                 &format!("a{candidate}"),
@@ -175,20 +195,21 @@ impl Group {
                 "2s",
             ];
             let arguments = lock.into_iter().chain(own.map(str::to_owned)).collect();
-            group.candidates.push(Candidate { running: None, link, listens, arguments });
+            group.candidates.push(Candidate { running: None, link, listens, arguments, environment });
             group.start(candidate);
         }
         group
     }
 
-    /// Returns a candidate's way to its store, and the arguments that name its lock.
-    fn link(&mut self, candidate: usize) -> (Link, Vec<String>) {
+    /// Returns a candidate's way to its store, and what names its lock.
+    fn way(&mut self, candidate: usize) -> Way {
+        let mut environment = vec![];
         let (link, lock) = match &self.store {
             Store::Consul(consul) => {
                 let link = Link::to(consul.server(1).socket());
                 let address = format!("http://{}", link.address());
                 let lock = ["--consul", &address, "--key", &self.bench.key, "--ttl", crate::bench::TTL];
-                (link, lock.map(str::to_owned))
+                (link, lock.map(str::to_owned).to_vec())
             }
             Store::Lease(lab) => {
                 let mut config = Kubeconfig::read_from(lab.cluster.kubeconfig()).expect("it can be read");
@@ -202,14 +223,24 @@ impl Group {
                 let ttl = format!("{}s", LEASE.as_secs());
                 let kubeconfig = path.to_str().expect("a path is text").to_owned();
                 self.kubeconfigs.push(path);
-                (link, [String::from("--lease"), lease, "--kubeconfig".into(), kubeconfig, "--ttl".into(), ttl])
+                (link, vec!["--lease".into(), lease, "--kubeconfig".into(), kubeconfig, "--ttl".into(), ttl])
+            }
+            Store::Bucket(buckets, bucket) => {
+                let link = Link::to(buckets.socket());
+                environment = buckets.environment(link.address());
+                let ttl = format!("{}s", BUCKET.as_secs());
+                (link, vec!["--bucket".into(), format!("s3://{bucket}/{OBJECT}"), "--ttl".into(), ttl])
             }
         };
-        (link, lock.to_vec())
+        Way { link, arguments: lock, environment }
     }
 
     fn ttl(&self) -> Duration {
-        if matches!(self.store, Store::Consul(_)) { CONSUL } else { LEASE }
+        match self.store {
+            Store::Consul(_) => CONSUL,
+            Store::Lease(_) => LEASE,
+            Store::Bucket(..) => BUCKET,
+        }
     }
 
     fn start(&mut self, candidate: usize) {
@@ -220,7 +251,8 @@ impl Group {
                       setsid sleep 100000 &\n\
                       echo \"begin $LICTOR_TERM $$\" >>log; exec sleep 100000";
         let arguments: Vec<&str> = candidate.arguments.iter().map(String::as_str).collect();
-        candidate.running = Some(self.bench.start(&arguments, &["sh", "-c", script], &[]));
+        let environment: Vec<_> = candidate.environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+        candidate.running = Some(self.bench.start(&arguments, &["sh", "-c", script], &environment));
     }
 
     /// The command that began last, if it lives.
@@ -378,6 +410,7 @@ impl Group {
                 let patch = Patch::Merge(json!({"spec": {"holderIdentity": "somebody"}}));
                 let _ = leases.patch("report", &PatchParams::default(), &patch).await;
             }
+            Store::Bucket(buckets, bucket) => buckets.delete(bucket, OBJECT).await,
         }
     }
 
@@ -396,6 +429,15 @@ impl Group {
                 order("pause").await.expect("it is paused");
                 sleep(lasts).await;
                 order("resume").await.expect("it goes on");
+            }
+            Store::Bucket(..) => {
+                for candidate in &self.candidates {
+                    candidate.link.disturb(Stream::Up, Disturbance::Lost).await;
+                }
+                sleep(lasts).await;
+                for candidate in &self.candidates {
+                    candidate.link.clear().await;
+                }
             }
         }
     }

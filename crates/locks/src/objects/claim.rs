@@ -199,7 +199,7 @@ impl ClaimInObject {
         let (version, longest) = {
             let mut known = self.known();
             // Terms rise over a deletion, too, also for processes that have seen no earlier version.
-            known.version = known.version.max(u64::try_from(wall().0 / 1000).unwrap_or_default());
+            known.version = known.version.max(u64::try_from(wall().0).unwrap_or_default());
             (known.next(), known.longest)
         };
         let duration_seconds = longest.min(ClaimParameters::LONGEST.as_secs()).max(self.settings.duration.as_secs());
@@ -208,8 +208,8 @@ impl ClaimInObject {
         let created = created.await?;
         tracing::info!(
             object = self.settings.name,
-            "there was no object of the lock: nobody leads for {duration_seconds} s, because an agent may still run \
-             that held the lock when a person deleted the object"
+            "the object of the lock is missing: there is no leader for {duration_seconds} s, because a person may have \
+             deleted it while another process holds the lock"
         );
         Ok(created)
     }
@@ -244,7 +244,7 @@ impl ClaimStore for ClaimInObject {
         &self.settings.name
     }
 
-    /// Nothing tells of changes, so the object is polled, but not by its holder, which replaces it before it changes again.
+    /// Nothing tells of changes, so the object is polled. Its holder needs no poll, because its next renewal fails if the object has changed.
     fn news(&self) -> BoxStream<'_, News> {
         let poll = ClaimParameters::patient(self.settings.duration).retry().clamp(POLL.0, POLL.1);
         unfold((), move |()| async move {
