@@ -78,6 +78,7 @@ impl Resolved {
             when_lost: self.when_lost,
             ttl: self.shared.as_ref().map(|shared| shared.ttl()).unwrap_or_default(),
             silence: self.shared.as_ref().map(|shared| shared.expiry()).unwrap_or_default(),
+            seen_after: self.shared.as_ref().map(|shared| shared.seen_after()).unwrap_or_default(),
         }
     }
 

@@ -54,7 +54,7 @@ pub struct SwitchoverSpec {
 
     /// The name of the cluster that is to lead: the clusterName of its ElectionClass. The cluster that leads now demotes
     /// its leader and hands over the lock in a single step, so that no third cluster can take it. The other cluster must
-    /// be able to lead: if it does not confirm this within 5 s, the Switchover fails with the reason NotReady, and the
+    /// be able to lead: if it does not confirm this in time, the Switchover fails with the reason NotReady, and the
     /// leader stays. Needs a class that keeps its locks in Consul, a bucket or a hub, and can't be combined with toPod.
     /// Default: the leadership stays in this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -445,6 +445,11 @@ impl Election {
             return self.idle_behind_record(stored.version(), step);
         }
         if let (Stored::HeldByOther(..), Desired::Run | Desired::Leave) = (stored, view.desired) {
+            // The other clusters of an earlier class wait for this one's lock, and it may even be this one's that holds the present lock, by
+            // another class.
+            if matches!(self.report.situation, Situation::LedElsewhere(_)) {
+                self.withdrawing().clear_strays(step);
+            }
             return false;
         }
         if self.withdrawing().clear_strays(step) {

@@ -33,6 +33,8 @@ pub struct Spec<'a> {
     pub ttl: Duration,
     /// The longest time for which a holder that went silent keeps a lock.
     pub silence: Duration,
+    /// How late another cluster may see a change of the lock while nothing else changes: zero where the store tells changes.
+    pub seen_after: Duration,
 }
 
 /// The facts around the group, as far as the operator knows them, when the group takes a step.
@@ -205,6 +207,8 @@ pub(crate) struct LockPolicy {
     pub when_lost: WhenLost,
     /// The longest time for which a holder that went silent keeps a lock.
     pub silence: Duration,
+    /// How late another cluster may see a change of the lock while nothing else changes.
+    pub seen_after: Duration,
     /// How long another cluster in which a pod led by this lock may continue after the lock has vanished, before it knows of that.
     pub grace: Duration,
     /// C6: when a lock that another cluster held was last seen to vanish.
@@ -221,6 +225,7 @@ impl LockPolicy {
         validity: LockValidity::Unlimited,
         when_lost: WhenLost::Demote,
         silence: Duration::ZERO,
+        seen_after: Duration::ZERO,
         grace: Duration::ZERO,
         vanished: None,
         not_before: Instant::after_origin(Duration::ZERO),
@@ -236,6 +241,7 @@ impl LockPolicy {
                 validity: validity.unwrap_or(LockValidity::Lapsed),
                 when_lost: known.spec.map_or(WhenLost::Demote, |spec| spec.when_lost),
                 silence: known.spec.map(|spec| spec.silence).unwrap_or_default(),
+                seen_after: known.spec.map(|spec| spec.seen_after).unwrap_or_default(),
                 grace: ttl,
                 // Other clusters' watches ask again as often as this one's, and Consul adds up to a sixteenth.
                 vanished: known.vanished,

@@ -3,18 +3,20 @@
 //! A Lease has the object's name and content in annotations, and names in `holderIdentity` the cluster that holds a lock, for people. The API
 //! server replaces a Lease only if it has the expected version, so that version is the object's tag.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fnv::FnvHasher;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lictor_core::Failure;
-use lictor_kubernetes::{Change, changes, failure, granting, within};
+use lictor_kubernetes::{Change, WatchFailure, changes, failure, granting, within};
 use lictor_objects::{Listed, Object, Objects, Put, Tag};
 use serde_json::{Value, json};
 
@@ -33,24 +35,51 @@ pub struct Hub {
     namespace: String,
     /// How long a request may take.
     timeout: Duration,
+    /// The names of the objects that this process has asked for, by those of their Leases. A person may have taken the annotation off.
+    names: Mutex<BTreeMap<String, String>>,
+    /// Why the watch is refused.
+    unwatched: Arc<Mutex<Option<Failure>>>,
 }
 
 impl Hub {
     /// Returns the objects in a namespace. `client` reaches the hub, and repeats no request by itself.
     pub fn new(client: Client, namespace: &str, timeout: Duration) -> Self {
-        Self { api: Api::namespaced(client, namespace), namespace: namespace.into(), timeout }
+        let (names, unwatched) = Default::default();
+        Self { api: Api::namespaced(client, namespace), namespace: namespace.into(), timeout, names, unwatched }
+    }
+
+    /// Returns the name of the Lease of an object.
+    fn lease_of(&self, name: &str) -> String {
+        let lease = lease_name(name);
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(lease.clone(), name.to_owned());
+        lease
+    }
+
+    /// Returns the name of the object that a Lease is.
+    fn object_of(&self, lease: &Lease) -> Option<String> {
+        let own = lease.name_any();
+        let said = name_of(lease).filter(|name| lease_name(name) == own).map(str::to_owned);
+        said.or_else(|| self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&own).cloned())
     }
 
     fn failed(&self, verb: &str, error: &kube::Error) -> Failure {
-        match failure(verb, &format!("leases in the hub's namespace {}", self.namespace), error) {
-            Failure::Forbidden(text) => Failure::Forbidden(granting(&text, GRANT)),
-            failure => failure,
+        let told = failure(verb, &format!("leases in the hub's namespace {}", self.namespace), error);
+        let status = if let kube::Error::Api(status) = error { status.code } else { 0 };
+        match (told, status) {
+            (Failure::Forbidden(text), _) => Failure::Forbidden(granting(&text, GRANT)),
+            (Failure::Refused(text), 401) => {
+                Failure::Refused(format!("{text}; put a kubeconfig with a valid token into the Secret"))
+            }
+            (Failure::Refused(text), 404) => {
+                Failure::Refused(format!("{text}; create the namespace {} in the hub: docs/hub.md", self.namespace))
+            }
+            (told, _) => told,
         }
     }
 
     async fn create(&self, name: &str, content: &str) -> kube::Result<Lease> {
         let mut lease = Lease::default();
-        lease.metadata.name = Some(lease_name(name));
+        lease.metadata.name = Some(self.lease_of(name));
         lease.annotations_mut().extend(annotations(name, content).map(|(key, value)| (key.into(), value.into())));
         lease.spec.get_or_insert_default().holder_identity = holder(content);
         within(self.timeout, self.api.create(&PostParams::default(), &lease)).await
@@ -64,7 +93,7 @@ impl Hub {
             "metadata": {"resourceVersion": version, "annotations": annotations},
             "spec": {"holderIdentity": holder(content)},
         });
-        let name = lease_name(name);
+        let name = self.lease_of(name);
         within(self.timeout, self.api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))).await
     }
 
@@ -96,7 +125,7 @@ impl Hub {
 impl Objects for Hub {
     fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Object>, Failure>> {
         async move {
-            let lease = within(self.timeout, self.api.get_opt(&lease_name(name))).await;
+            let lease = within(self.timeout, self.api.get_opt(&self.lease_of(name))).await;
             let lease = lease.map_err(|error| self.failed("get", &error))?;
             Ok(lease.map(|lease| {
                 // A Lease of another object has no content that belongs to this one.
@@ -115,10 +144,8 @@ impl Objects for Hub {
         async move {
             let leases = within(self.timeout, self.api.list(&ListParams::default())).await;
             let leases = leases.map_err(|error| self.failed("list", &error))?;
-            let listed = leases.iter().filter_map(|lease| {
-                let name = name_of(lease).filter(|name| lease_name(name) == lease.name_any())?;
-                Some(Listed { name: name.into(), tag: tag_of(lease) })
-            });
+            let listed =
+                leases.iter().filter_map(|lease| Some(Listed { name: self.object_of(lease)?, tag: tag_of(lease) }));
             let mut listed: Vec<_> = listed.collect();
             listed.sort_by(|one, other| one.name.cmp(&other.name));
             Ok(listed)
@@ -129,15 +156,30 @@ impl Objects for Hub {
     fn changes(&self) -> Option<BoxStream<'static, String>> {
         let names = |lease: Lease| name_of(&lease).map(str::to_owned);
         let changes = changes("leases", Some(self.namespace.clone()), self.api.clone(), ListParams::default(), names);
-        let changed = changes.filter_map(|change| async move {
-            match change {
-                Change::Applied(name) | Change::Deleted(name) => name,
-                Change::All(..) | Change::Rewound(_) | Change::Resumed(_) => Some(String::new()),
-                // A failure shows in the next look.
-                Change::Broken(..) => None,
-            }
+        let unwatched = self.unwatched.clone();
+        let changed = changes.filter_map(move |change| {
+            let (changed, refused) = match change {
+                Change::Applied(name) | Change::Deleted(name) => (name, None),
+                Change::All(..) | Change::Rewound(_) | Change::Resumed(_) => (Some(String::new()), None),
+                // Any other failure shows in the next look.
+                Change::Broken(_, WatchFailure::Forbidden(failure)) => {
+                    (None, Some(Failure::Forbidden(granting(failure.text(), GRANT))))
+                }
+                Change::Broken(..) => (None, None),
+            };
+            *unwatched.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+            ready(changed)
         });
         Some(changed.boxed())
+    }
+
+    fn check<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        async move {
+            let unwatched = self.unwatched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            unwatched.map_or(Ok(()), Err)?;
+            self.get(name).await.map(drop)
+        }
+        .boxed()
     }
 
     fn deletion(&self, name: &str) -> String {

@@ -19,6 +19,7 @@ mod trial;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use futures::{FutureExt, TryFutureExt};
 pub use lictor_core::Failure;
 
 pub use bucket::{Bucket, BucketSettings, Credentials, SettingsError};
@@ -41,6 +42,11 @@ pub trait Objects: Send + Sync {
     /// a change may go unnoticed. `None`: the store says nothing by itself.
     fn changes(&self) -> Option<BoxStream<'static, String>> {
         None
+    }
+
+    /// Checks that the store answers, and that this process may do there what it does without being asked. `name` is an object that exists.
+    fn check<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        self.get(name).map_ok(drop).boxed()
     }
 
     /// Returns what a person does to delete an object, as the end of a sentence.

@@ -32,8 +32,8 @@ pub async fn honours_conditions(objects: &dyn Objects, name: &str) -> Result<(),
             Some(object) => {
                 let number = number_in(&object.content).ok_or_else(|| {
                     Trial::Failed(Failure::Refused(format!(
-                        "the object '{name}' is another program's, and lictor needs this name: delete the object, or give lictor a prefix \
-                         of its own"
+                        "the object '{name}' is another program's, and lictor needs this name: {}, or give lictor a place of its own",
+                        objects.deletion(name)
                     )))
                 })?;
                 (Some(object.tag), number.wrapping_add(1))
@@ -144,7 +144,10 @@ mod tests {
         let memory = Memory::default();
         memory.put("trial", None, b"of a case at court".into()).await;
         let trial = honours_conditions(&memory, "trial").await;
-        assert!(matches!(&trial, Err(Trial::Failed(Failure::Refused(text))) if text.contains("prefix")), "{trial:?}");
+        assert!(
+            matches!(&trial, Err(Trial::Failed(Failure::Refused(text))) if text.contains("delete the object trial")),
+            "{trial:?}"
+        );
         assert_eq!(memory.get("trial").await.unwrap().unwrap().content, b"of a case at court");
     }
 

@@ -236,7 +236,7 @@ impl ClassStore for InObjects {
     fn check(&mut self) -> BoxFuture<'_, Option<Result<(), Trouble>>> {
         async move {
             let objects = self.store.as_ref()?.objects.clone();
-            Some(objects.get(TRIAL).await.map(drop).map_err(|failure| trouble(&failure)))
+            Some(objects.check(TRIAL).await.map_err(|failure| trouble(&failure)))
         }
         .boxed()
     }

@@ -165,3 +165,40 @@ async fn the_class_says_what_is_wrong_with_its_kubeconfig_and_takes_a_better_one
     keep(&member.lab, &good);
     member.wait_class("True", "Answers").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_class_says_which_right_its_account_lacks() {
+    let (hub, socket) = (Hub::new().await, Hub::socket());
+    let role = format!("role/{}", hub.0.namespace);
+    let verbs = r#"[{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "create", "patch"]}]"#;
+    hub.0.try_kubectl(&["patch", &role, "--type=json", "-p", verbs], None).expect("the Role can be changed");
+    let member = hub.member("hub-rights", "west", &socket, "Hold").await;
+    let _operator = member.operator(&[]);
+    let message = member.wait_class("False", "Forbidden").await;
+    assert!(message.contains("watch") && message.contains("docs/hub.md"), "{message}");
+}
+
+/// To a second class, the lock is another cluster's: that of the first one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_election_moves_to_another_class_in_the_same_namespace_of_the_hub() {
+    let (hub, socket) = (Hub::new().await, Hub::socket());
+    let west = hub.member("hub-classes", "west", &socket, "Hold").await;
+    let (west, _) = Side::led(west, &["a"]).await;
+    let (lab, first) = (&west.member.lab, &west.member.class);
+    let class = lab.try_kubectl(&["get", "electionclass", first, "-ojson"], None).expect("there is a class");
+    let mut class: Value = serde_json::from_str(&class).expect("JSON");
+    let second = format!("{first}-two");
+    class["metadata"] = json!({"name": second});
+    class["spec"]["hub"]["clusterName"] = json!("second");
+    lab.try_kubectl(&["create", "-f", "-"], Some(&class.to_string())).expect("a class can be made");
+    let moves = json!({"spec": {"className": second}}).to_string();
+    lab.try_kubectl(&["patch", "leaderelection", "web", "--type=merge", "-p", &moves], None).expect("it can be moved");
+    lab.wait_status("web", "it leads by the second class", |web| {
+        let leader = web.status.as_ref().and_then(|status| status.leader.as_ref());
+        leader.and_then(|leader| leader.cluster_name.as_deref()) == Some("second")
+    })
+    .await;
+    lab.wait_leader("a").await;
+    assert_eq!(kept_their_promises(&[&west]).await, 2);
+    lab.try_kubectl(&["delete", "electionclass", &second, "--wait=false"], None).expect("it can be deleted");
+}

@@ -2,7 +2,7 @@
 
 use lictor_core::{IdentityPattern, IdentityRule, IdentitySource, Key, fits};
 
-use super::{Class, Refusal, Shared, SharedClass, kind, refused_key};
+use super::{Class, Refusal, SharedClass, kind, refused_key};
 use crate as api;
 
 /// The lock that the candidates hold.

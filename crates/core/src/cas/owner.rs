@@ -61,6 +61,10 @@ pub struct CasSession {
     made: u64,
     /// Until when this cluster could rely on the last session of all that were lost.
     relied: Instant,
+    /// C14: the TTL of another installation's session by this name, if that was read last.
+    namesake: Option<Duration>,
+    /// Until when that installation may rely on its session, whose object a person has deleted.
+    theirs: Instant,
     backoff: Backoff,
     /// The earliest moment of the next request.
     not_before: Instant,
@@ -101,6 +105,8 @@ impl CasSession {
             held_off: false,
             made: 0,
             relied: Instant::default(),
+            namesake: None,
+            theirs: Instant::default(),
             backoff: Backoff::with_seed(seed),
             not_before: Instant::default(),
         }
@@ -233,7 +239,15 @@ impl CasSession {
             None => State::Absent,
             Some((tag, object)) => State::Read(tag, object.filter(|object| !object.is_vacant())),
         };
-        let State::Read(_, Some(object)) = &self.state else { return self.lost() };
+        let State::Read(_, Some(object)) = &self.state else {
+            // The other clusters take a new session for the end of the last one.
+            if let Some(ttl) = self.namesake.take() {
+                self.theirs = now + ttl;
+            }
+            self.not_before = now.max(self.theirs);
+            return self.lost();
+        };
+        self.namesake = (!self.is_own(object) && !object.ended).then(|| object.ttl());
         if !self.is_own(object) {
             if !object.ended {
                 self.not_before = now + self.parameters.renewal();
@@ -484,6 +498,23 @@ mod tests {
         assert_eq!(life.next(at(6)), CasCommand::Read);
         life.read(Some(("3".into(), Some(theirs.ended_by("far")))), at(6));
         assert_eq!(due(&life, at(6)).0.as_deref(), Some("3"));
+    }
+
+    /// C14: a person has deleted it, and its owner may not know.
+    #[test]
+    fn a_session_of_another_installation_that_vanishes_is_waited_for() {
+        for gone in [None, Some(("3".into(), None))] {
+            let (_, first) = made();
+            let theirs = SessionObject { installation: "there".into(), id: "x.0".into(), ..first };
+            let mut life = CasSession::with_seed(0, "here", "w", SessionParameters { ttl: TTL });
+            life.read(Some(("2".into(), Some(theirs))), at(1));
+            for seen in [6, 7] {
+                life.suspect(at(seen));
+                life.read(gone.clone(), at(seen));
+                assert_eq!(life.next(at(seen)), CasCommand::Wait(at(6) + TTL), "seen at {seen}");
+            }
+            assert_eq!(due(&life, at(6) + TTL).0, gone.map(|(tag, _)| tag));
+        }
     }
 
     /// C15.

@@ -4,9 +4,11 @@
 //! the other cluster has answered the record without a leader, too, one transaction hands over the lock. Whenever an answer is missing, or
 //! the store refuses, this cluster elects again, in a new term.
 
+use std::time::Duration;
+
 use super::bidding::Bidding;
 use super::fitness::{Decision, Fitness};
-use super::giving::Giving;
+use super::giving::{ANSWERS_WITHIN, Giving};
 use super::phase::Phase;
 use super::pod_writes::PodWrites;
 use super::records::Records;
@@ -107,7 +109,9 @@ impl Across {
             }
             Bidder::Unable => None,
             Bidder::Silent => {
-                let until = self.giving.wait(*version, false, now);
+                // While a pod leads here, the wait costs nothing. Afterwards, the other cluster looks for changes all the time.
+                let unseen = if led { step.view.policy.seen_after } else { Duration::ZERO };
+                let until = self.giving.wait(*version, false, now + ANSWERS_WITHIN + unseen);
                 if now < until {
                     step.wake_at(Timer::Bid, until);
                 }
@@ -148,7 +152,7 @@ impl Across {
             Some(Bidder::Silent) => return !self.giving.is_over(version, view.now),
             _ => return false,
         };
-        let until = self.giving.wait(version, true, view.now);
+        let until = self.giving.wait(version, true, view.now + ANSWERS_WITHIN);
         step.wake_at(Timer::Bid, until);
         let Some(offer) = &record.offer else { return false };
         let mark = SwitchoverMark {

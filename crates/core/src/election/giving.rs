@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{Instant, OpId, Version};
 
-/// How long the other cluster may take to answer a record, and the store to hand over the lock. There is no leader meanwhile.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// How long the other cluster may take to answer a record that it sees, and the store to hand over the lock.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The state that is kept while the lock is offered.
 #[derive(Clone, Debug, Default)]
@@ -22,17 +22,17 @@ pub(super) struct Giving {
 struct Waits {
     /// The version of the record.
     version: Version,
-    since: Instant,
+    until: Instant,
     /// Whether the transaction was sent.
     sent: bool,
 }
 
 impl Giving {
-    /// Waits for the other cluster or the store. Returns the end of the wait.
-    pub(super) fn wait(&mut self, version: Version, sent: bool, now: Instant) -> Instant {
-        let waits = self.waits.take_if(|waits| waits.version == version).unwrap_or(Waits { version, since: now, sent });
+    /// Waits for the other cluster or the store, at first until this moment. Returns the end of the wait.
+    pub(super) fn wait(&mut self, version: Version, sent: bool, until: Instant) -> Instant {
+        let waits = self.waits.take_if(|waits| waits.version == version).unwrap_or(Waits { version, until, sent });
         self.waits = Some(Waits { sent: waits.sent || sent, ..waits });
-        waits.since + ANSWERS_WITHIN
+        waits.until
     }
 
     /// Notes that the other cluster has answered, so from now on the operator waits for something else.
@@ -42,7 +42,7 @@ impl Giving {
 
     /// Whether the operator has waited long enough.
     pub(super) fn is_over(&self, version: Version, now: Instant) -> bool {
-        self.waits.is_some_and(|waits| waits.version == version && now >= waits.since + ANSWERS_WITHIN)
+        self.waits.is_some_and(|waits| waits.version == version && now >= waits.until)
     }
 
     /// Takes the outcome of a request. Returns whether that request removed a bid.

@@ -150,8 +150,9 @@ impl Withdraw<'_> {
                         && is_clean(self.pod_writes, self.routes, &self.records.lock, step)
                 }
                 Desired::Run | Desired::Freeze | Desired::Refuse | Desired::Leave => {
-                    self.records.lock.record().is_some_and(|record| record.scope == *view.scope)
-                        && self.report.leader.is_some()
+                    let leads = self.records.lock.record().is_some_and(|record| record.scope == *view.scope)
+                        && self.report.leader.is_some();
+                    leads || matches!(self.report.situation, Situation::LedElsewhere(_))
                 }
             };
             if settled {

@@ -71,6 +71,7 @@ impl Lab {
             when_lost: WhenLost::Demote,
             ttl: Duration::from_secs(15),
             silence: Duration::from_secs(40),
+            seen_after: Duration::ZERO,
         });
         let known =
             Known { spec, pods: &[&self.pod], validity: self.validity, ..Known::new(self.now, &self.key, &self.locks) };

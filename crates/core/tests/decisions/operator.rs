@@ -226,6 +226,7 @@ impl Operator {
                 when_lost: WhenLost::Demote,
                 ttl: Duration::ZERO,
                 silence: Duration::ZERO,
+                seen_after: Duration::ZERO,
             }),
             status_term: object.status_term,
             pods: &pods,

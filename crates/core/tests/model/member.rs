@@ -282,6 +282,7 @@ impl Member {
             when_lost: WhenLost::Demote,
             ttl: TTL,
             silence: 2 * TTL,
+            seen_after: Duration::ZERO,
         };
         let known = Known {
             spec: Some(spec),

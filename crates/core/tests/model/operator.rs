@@ -195,6 +195,7 @@ impl Operator {
             when_lost: WhenLost::Demote,
             ttl: Duration::ZERO,
             silence: Duration::ZERO,
+            seen_after: Duration::ZERO,
         };
         let slices: Vec<&Slice> = self.slice.iter().collect();
         let known = Known {

@@ -134,6 +134,7 @@ impl Operator {
                 when_lost: WhenLost::Demote,
                 ttl: world.ttl,
                 silence: world.silence,
+                seen_after: Duration::ZERO,
             }),
             workloads: Some(&world.workloads),
             wind_down: self.spec.wind_down,

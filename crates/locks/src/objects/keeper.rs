@@ -275,13 +275,6 @@ impl ObjectKeeper {
 
     /// B3: ends the session of another cluster.
     fn end_other(&mut self, end: SessionEnd) {
-        if end.object.ended {
-            tracing::info!(
-                cluster = end.cluster,
-                session = end.object.id,
-                "ends a session that was not renewed in time"
-            );
-        }
         let (shared, limit) = (self.keys.shared().clone(), self.parameters().longest_request());
         self.end = Some(Box::pin(async move {
             let late = || Put::Failed(Failure::Unknown(format!("the session was not ended within {limit:?}")));
@@ -341,6 +334,10 @@ impl ObjectKeeper {
         let now = (self.clock)();
         match put {
             Put::Done(Tag(tag)) => {
+                if end.object.ended {
+                    let (cluster, session) = (&end.cluster, &end.object.id);
+                    tracing::info!(cluster, session, "ended a session that was not renewed in time");
+                }
                 let over = LockSession { cluster: end.cluster.clone(), id: end.object.id.clone() };
                 self.others.ended(end, tag, now);
                 // The locks that name another session of that cluster are judged by the next look.
@@ -467,7 +464,7 @@ impl ObjectKeeper {
         let name_in_use = self.life.name_in_use();
         let failure = name_in_use.map(|other| {
             Failure::Refused(format!(
-                "another class, of this or another lictor, has this class's url and clusterName {}: it renews the session {} of \
+                "another class, of this or another lictor, has this class's store and clusterName {}: it renews the session {} of \
                  {}, so this one keeps none and elects no leader: give one of the two classes another clusterName. If a \
                  class that no longer exists left the session behind, wait for its TTL",
                 self.settings.cluster, other.id, other.installation

@@ -33,6 +33,12 @@ pub trait Shared {
     /// Returns the longest time for which a store keeps a lock whose holder went silent.
     fn expiry(&self) -> Duration;
 
+    /// Returns how late another cluster may see a change of a lock while nothing else changes: zero if the store tells
+    /// changes.
+    fn seen_after(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Returns how long the cluster's API server must be unreachable before the operator releases the locks. `None`: it
     /// keeps them.
     fn release_after(&self) -> Option<Duration>;

@@ -157,6 +157,11 @@ impl Shared for ObjectClass {
         self.ttl * 4 / 3 + self.poll
     }
 
+    /// A hub tells changes, unless its watch is broken.
+    fn seen_after(&self) -> Duration {
+        self.ttl / 3
+    }
+
     fn release_after(&self) -> Option<Duration> {
         self.release_after
     }

@@ -148,6 +148,21 @@ fn without_an_answer_nobody_is_demoted() {
     assert!(lab.run()[0].ends_with("nobody"));
 }
 
+/// Shows C12: in a bucket, the other cluster looks only every so often.
+#[test]
+fn the_answer_of_a_cluster_that_sees_the_offer_late_is_awaited() {
+    let mut lab = offered(2);
+    lab.policy.seen_after = Duration::from_secs(10);
+    let mut lab = lab.restarted();
+    lab.run();
+    lab.later_by(WITHIN);
+    lab.run();
+    assert_eq!(lab.verdict_of(), Verdict::Unsettled);
+    lab.later_by(Duration::from_secs(10));
+    lab.run();
+    assert_eq!(lab.verdict_of(), Verdict::Blocked(Obstacle::NotReady { answers: false }));
+}
+
 /// Shows H15.
 #[test]
 fn what_is_given_up_is_taken_back_from_the_record_and_the_answer_goes() {

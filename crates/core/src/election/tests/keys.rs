@@ -109,6 +109,23 @@ fn a_lock_that_somebody_takes_again_after_it_was_emptied_is_emptied_again() {
     assert_eq!(lab.leader(), Some("p0"));
 }
 
+/// The class was replaced by another one in which another cluster leads, or that sees the same lock in the hands of the earlier class.
+#[test]
+fn a_lock_of_an_earlier_class_is_given_up_where_another_cluster_leads_by_the_present_one() {
+    let mut lab = started();
+    lab.policy = LockPolicy { shared: true, grace: Duration::from_secs(15), ..LockPolicy::ALONE };
+    lab.store(|version| Stored::HeldByOther(version, rival()));
+    let mut other = Old(Stored::Ours(Version(400), rivals()));
+    lab.strays = vec![(old(), other.0.clone())];
+    let first = other.run(&mut lab, "old");
+    assert!(first.iter().any(|words| words == "LedElsewhere east"), "{first:#?}");
+    assert!(first.last().is_some_and(|words| words.ends_with("nobody")), "{first:#?}");
+    lab.strays = vec![(old(), other.0.clone())];
+    let all = other.run(&mut lab, "old");
+    assert!(all.last().is_some_and(|words| words.contains("DeleteRecord")), "{all:#?}");
+    assert_eq!(other.0, Stored::Absent);
+}
+
 #[test]
 fn an_answer_to_another_request_is_not_taken_for_the_one_to_an_emptying() {
     let mut lab = started();

@@ -42,6 +42,7 @@ fn foretell(pods: &[Pod], leader: Option<&str>, preempt: bool) -> (Verdict, Vec<
         when_lost: WhenLost::Demote,
         ttl: Duration::ZERO,
         silence: Duration::ZERO,
+        seen_after: Duration::ZERO,
     };
     let pods: Vec<&Pod> = pods.iter().collect();
     let known = Known { spec: Some(spec), pods: &pods, ..Known::new(Instant::default(), &key, &locks) };
