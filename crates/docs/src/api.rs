@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 22] = [
+pub const NAMES: [[&str; 4]; 23] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",

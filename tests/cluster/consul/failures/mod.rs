@@ -37,7 +37,7 @@ impl Side {
     }
 
     /// Creates it with an election that has a leader.
-    async fn led(member: Member, pods: &[&str]) -> (Self, String) {
+    pub async fn led(member: Member, pods: &[&str]) -> (Self, String) {
         let side = Self::new(member, pods).await;
         side.member.elect(json!({})).await;
         let leader = side.member.lab.wait_any_leader().await;

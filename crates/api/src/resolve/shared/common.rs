@@ -69,7 +69,7 @@ impl fmt::Display for SecretId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
+            None => write!(f, "{} in lictor's own namespace", self.name),
         }
     }
 }
