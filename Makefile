@@ -29,7 +29,7 @@ demo-picture: ## Run the demo, and make the picture of it that README shows: doc
 test: ## Run the tests that take minutes: all but those that are marked as slow; the first time, it builds a control plane
 	@hack/test.sh quick
 
-test-all: ## Run all tests: also those that wait for locks to expire, 300 simulated seeds, 3 minutes of torture (half an hour)
+test-all: ## Run all tests: also those that wait for locks to expire, 1,000 simulated seeds, 3 minutes of torture (half an hour)
 	@hack/test.sh all
 
 # The commands of .github/workflows/nightly.yaml: a test compares them.
