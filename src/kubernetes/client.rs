@@ -133,7 +133,7 @@ pub enum GivenError {
 
 /// Returns the first field that names a file or a program.
 fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
-    let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    let mut users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
     let of_user = |user: &AuthInfo| {
         [
             (user.exec.is_some(), "exec"),
@@ -147,7 +147,7 @@ fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
     };
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let authority = clusters.any(|cluster| cluster.certificate_authority.is_some());
-    users.filter_map(of_user).next().or(authority.then_some("certificate-authority"))
+    users.find_map(of_user).or(authority.then_some("certificate-authority"))
 }
 
 /// Creates a client like `Client::try_from`, but without Nagle's algorithm. With it, a request waits until the server has acknowledged the

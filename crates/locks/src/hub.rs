@@ -157,8 +157,8 @@ impl Objects for Hub {
         let names = |lease: Lease| name_of(&lease).map(str::to_owned);
         let changes = changes("leases", Some(self.namespace.clone()), self.api.clone(), ListParams::default(), names);
         let unwatched = self.unwatched.clone();
-        let changed = changes.filter_map(move |change| {
-            let (changed, refused) = match change {
+        let told = changes.filter_map(move |change| {
+            let (name, refused) = match change {
                 Change::Applied(name) | Change::Deleted(name) => (name, None),
                 Change::All(..) | Change::Rewound(_) | Change::Resumed(_) => (Some(String::new()), None),
                 // Any other failure shows in the next look.
@@ -168,9 +168,9 @@ impl Objects for Hub {
                 Change::Broken(..) => (None, None),
             };
             *unwatched.lock().unwrap_or_else(PoisonError::into_inner) = refused;
-            ready(changed)
+            ready(name)
         });
-        Some(changed.boxed())
+        Some(told.boxed())
     }
 
     fn check<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {

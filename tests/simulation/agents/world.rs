@@ -167,6 +167,7 @@ impl World {
                     name: LEASE.into(),
                     identity,
                     duration: ttl,
+                    advertise: None,
                     grant: "",
                 };
                 Box::new(move || LeaseLock::start(client.clone(), settings.clone()))

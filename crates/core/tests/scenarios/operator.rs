@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lictor_core::switchover::{Asked, Switchovers, Verdict};
 use lictor_core::{

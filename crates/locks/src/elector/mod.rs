@@ -348,25 +348,25 @@ mod tests {
         let test = async {
             let memory: Arc<dyn Objects> = Arc::new(lictor_objects::Memory::default());
             let electors = ["one", "two"].map(|name| Elector::bucket(memory.clone(), "report").identity(name));
-            let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+            let (sender, mut leads) = tokio::sync::mpsc::unbounded_channel();
             let runs = electors.clone().map(|elector| {
-                let (began, name) = (began.clone(), elector.identity.clone());
+                let (sender, name) = (sender.clone(), elector.identity.clone());
                 lictor_process::spawn(async move {
                     elector
                         .run(|leadership| {
-                            let _ = began.send((name.clone(), leadership.term()));
+                            let _ = sender.send((name.clone(), leadership.term()));
                             std::future::pending::<()>()
                         })
                         .await
                 })
             });
-            let (first, term) = begun.recv().await.expect("one leads");
-            let leads = electors.iter().position(|elector| elector.identity == first).expect("it is one of them");
-            assert!(electors[leads].is_leader() && !electors[1 - leads].is_leader());
-            electors[leads].stop();
-            let (second, later) = begun.recv().await.expect("the other one leads");
+            let (first, term) = leads.recv().await.expect("one leads");
+            let at = electors.iter().position(|elector| elector.identity == first).expect("it is one of them");
+            assert!(electors[at].is_leader() && !electors[1 - at].is_leader());
+            electors[at].stop();
+            let (second, later) = leads.recv().await.expect("the other one leads");
             assert!(second != first && later > term, "{second} {later} after {first} {term}");
-            electors[1 - leads].stop();
+            electors[1 - at].stop();
             for run in runs {
                 assert_eq!(run.await.expect("it ends"), Err(Ended::Stopped));
             }
