@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The labels, annotations and finalizers that lictor reads or writes: where they are, who writes them, and what for. A test compares the
 /// names with the code.
-pub const NAMES: [[&str; 4]; 23] = [
+pub const NAMES: [[&str; 4]; 24] = [
     [
         "`lictor.dev/priority`",
         "annotation of a pod",
@@ -88,12 +88,8 @@ pub const NAMES: [[&str; 4]; 23] = [
         "lets an operator remove labels and lock before the election goes",
     ],
     ["`lictor.dev/record`", "annotation of a Lease", "lictor", "the lock's record"],
-    [
-        "`lictor.dev/object`, `lictor.dev/content`",
-        "annotation of a Lease in a hub",
-        "lictor",
-        "an object's name and content",
-    ],
+    ["`lictor.dev/object`", "annotation of a Lease in a hub", "lictor", "the name of the object that the Lease is"],
+    ["`lictor.dev/content`", "annotation of a Lease in a hub", "lictor", "that object's content"],
     ["`lictor.dev/election-uid`", "label of a Lease", "lictor", "the election that the lock belongs to"],
     ["`app.kubernetes.io/managed-by`", "label of a Lease", "lictor", "`lictor`: the Lease is one of its own"],
     [
