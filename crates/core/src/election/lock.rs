@@ -189,6 +189,14 @@ impl Lock {
         }
     }
 
+    /// Whether another replica has replaced a record of this process by its own.
+    pub(super) fn is_undone(&self, id: &Identity) -> bool {
+        let written = self.stored.as_ref().and_then(|stored| stored.written());
+        self.own.is_some()
+            && !self.is_fenced(self.version())
+            && written.is_some_and(|record| record.election == id.uid && record.operator_id != id.operator_id)
+    }
+
     /// Whether the pods were looked at after this version of another writer's record, as far as a decision for this pod needs it.
     pub(super) fn is_verified(&self, version: Version, elected: Option<&Pod>) -> bool {
         match &self.trust.verified {

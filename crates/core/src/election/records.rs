@@ -48,7 +48,7 @@ impl Records {
     /// L1: whether to wait, because another replica of this cluster acts as well, and may undo at once what this one writes.
     pub(super) fn waits_for_rival(&self, stored: &Stored, step: &mut Step) -> bool {
         let view = step.view;
-        if self.lock.chain(stored.version()) != Chain::Rivals {
+        if self.lock.chain(stored.version()) != Chain::Rivals && !self.lock.is_undone(step.id) {
             return false;
         }
         let waits = view.now < view.restores_from;

@@ -36,6 +36,20 @@ fn a_label_that_is_taken_off_again_and_again_is_written_a_few_times_a_second() {
     assert_eq!(written(&mut lab, "Promote p0", 1, take_off)[0], 0);
 }
 
+/// Shows L1: with a lock that only this cluster has, too.
+#[test]
+fn a_record_that_another_replica_replaces_again_and_again_is_written_a_few_times_a_second() {
+    let mut lab = Lab::led(2);
+    let times = written(&mut lab, "WriteRecord", 3, |lab| {
+        take_off(lab);
+        if lab.record().operator_id != "other" {
+            let other = Record { operator_id: "other".into(), term: Term(lab.record().term.0 + 1), ..lab.record() };
+            lab.store(|version| Stored::Ours(version, other));
+        }
+    });
+    assert!((3..=10).contains(&times.len()), "{times:?}");
+}
+
 /// Shows L1.
 #[test]
 fn marks_of_followers_that_are_taken_off_again_and_again_are_written_a_few_times_a_second() {
