@@ -464,9 +464,17 @@ async fn a_wrong_bucket_in_a_class_is_refused_when_it_is_applied() {
     };
     cases.push((template("{namespace}/{name}"), "keyTemplate for Consul, a bucket or a hub may have"));
     cases.push((template("services/../{name}"), "keyTemplate for Consul, a bucket or a hub may have"));
-    let mut pattern = bucket(&json!({"url": "gs://locks"}));
+    let hub = |fields: Value| {
+        let mut hub = json!({"namespace": "lictor-locks", "clusterName": "west"});
+        fields.as_object().into_iter().flatten().for_each(|(name, value)| hub[name] = value.clone());
+        json!({"hub": hub})
+    };
+    let mut pattern = hub(json!({}));
     pattern["followPattern"] = json!("services/*");
     cases.push((pattern, "followPattern is for classes with consul or bucket"));
+    cases.push((hub(json!({"namespace": "Locks"})), "for example lictor-locks"));
+    cases.push((hub(json!({"clusterName": "West"})), "hub.clusterName may have lower-case letters"));
+    cases.push((hub(json!({"sessions": {"ttlSeconds": 15, "pollSeconds": 6}})), "at most a third of ttlSeconds"));
     let mut pattern = bucket(&json!({"url": "gs://locks"}));
     pattern["keyPattern"] = json!("service/*");
     cases.push((pattern, "keyPattern and keyTemplate must begin with the same fixed part"));

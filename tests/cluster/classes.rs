@@ -45,7 +45,7 @@ async fn the_status_of_a_class_is_written_only_on_the_version_that_was_seen() {
     assert_eq!(written.status.as_ref(), Some(&all));
     let text = lab.try_kubectl(&["get", "lec", &name], None).expect("kubectl shows it");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["NAME", "CONTROLLER", "CONSUL", "BUCKET", "KEYS", "READY", "STATUS", "AGE"]);
+    assert_eq!(rows[0], ["NAME", "CONTROLLER", "CONSUL", "BUCKET", "HUB", "KEYS", "READY", "STATUS", "AGE"]);
     assert_eq!(rows[1][1..5], ["test/nobody", "http://consul.example:8500", "True", "Answers"], "{text}");
 
     // What is not known any more is removed.
