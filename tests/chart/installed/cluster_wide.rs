@@ -305,6 +305,10 @@ fn every_snapshot_is_accepted(cluster: &Cluster) {
     for namespace in ["shop", "bank", "consul", "keys"] {
         cluster.kubectl(&["create", "namespace", namespace]);
     }
+    let runtime = json!({
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "gvisor"}, "handler": "runsc",
+    });
+    cluster.try_kubectl(&["create", "-f", "-"], Some(&runtime.to_string())).expect("a RuntimeClass can be made");
     for (name, values) in cases() {
         let text = std::fs::read_to_string(values.with_file_name(format!("{name}.yaml"))).expect("there is a snapshot");
         let known = objects(&text).into_iter().filter(|object| object["apiVersion"] != "monitoring.coreos.com/v1");
