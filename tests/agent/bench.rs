@@ -196,9 +196,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The agent then ends all else.
+        let mut below = children(self.watchdog());
+        for at in 0.. {
+            let Some(pid) = below.get(at).copied() else { break };
+            below.extend(children(pid));
+        }
+        // The agent then ends all else, unless a test has stopped it.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for pid in below.into_iter().filter(|pid| state(*pid).is_some_and(|(state, _)| state == 'T')) {
+            let _ = std::process::Command::new("kill").args(["-CONT", &pid.to_string()]).status();
+        }
     }
 }
 
