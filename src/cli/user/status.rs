@@ -109,7 +109,7 @@ fn data(sight: &Sight, outlook: &Outlook) -> serde_json::Value {
     if let Ok(spec) = &sight.spec {
         told["className"] = json!(spec.class_name);
         told["key"] = json!(spec.key.name);
-        told["store"] = json!(spec.shared.as_ref().map_or("Lease", |shared| shared.kind()));
+        told["store"] = json!(spec.shared.as_ref().map_or("Lease", |shared| shared.kind().trim_start_matches("the ")));
     }
     if let Some(Ok(stored)) = &sight.lock {
         told["record"] = json!(stored.record());

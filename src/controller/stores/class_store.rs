@@ -103,17 +103,23 @@ impl From<Refusal> for Trouble {
 /// The known Secrets; `None` if a Secret does not exist.
 pub(crate) type Secrets = BTreeMap<SecretId, Option<SecretData>>;
 
+/// A whole Secret; `None` until it has been read.
+pub(crate) fn whole<'a>(secrets: &'a Secrets, id: &SecretId) -> Result<Option<&'a SecretData>, Trouble> {
+    match secrets.get(id) {
+        None => Ok(None),
+        Some(None) => Err(Trouble { reason: "SecretMissing", message: format!("there is no Secret {id}: create it") }),
+        Some(Some(data)) => Ok(Some(data)),
+    }
+}
+
 /// A value in a Secret; `None` until the Secret has been read.
 pub(crate) fn secret<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<Option<&'a [u8]>, Trouble> {
-    let missing = |message| Trouble { reason: "SecretMissing", message };
-    match secrets.get(&key.secret) {
-        None => Ok(None),
-        Some(None) => Err(missing(format!("there is no Secret {}: create it", key.secret))),
-        Some(Some(data)) => data.get(&key.key).map(Some).ok_or_else(|| {
-            let keys: Vec<&str> = data.keys().collect();
-            missing(format!("the Secret {} has no key {:?}; it has: {}", key.secret, key.key, keys.join(", ")))
-        }),
-    }
+    let Some(data) = whole(secrets, &key.secret)? else { return Ok(None) };
+    data.get(&key.key).map(Some).ok_or_else(|| {
+        let keys: Vec<&str> = data.keys().collect();
+        let message = format!("the Secret {} has no key {:?}; it has: {}", key.secret, key.key, keys.join(", "));
+        Trouble { reason: "SecretMissing", message }
+    })
 }
 
 /// Passes on the events of the locks' watch, and whether the watch works. It runs in a task of its own, because the runner may wait for

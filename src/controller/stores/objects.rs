@@ -18,7 +18,7 @@ use lictor_locks::{Hub, Role};
 use lictor_objects::{Bucket, BucketSettings, Credentials, Objects, Trial, honours_conditions};
 use lictor_process::monotonic;
 
-use super::class_store::{ClassStore, Context, News, Secrets, Trouble, secret};
+use super::class_store::{ClassStore, Context, News, Secrets, Trouble, secret, whole};
 use super::kept::{self, Kept};
 use crate::kubernetes::connect_by;
 use crate::store::ObjectParameters;
@@ -98,7 +98,7 @@ impl InObjects {
         Ok(site.map(|site| Made { site, cluster: class.cluster.clone(), session, poll: class.poll }))
     }
 
-    /// Makes the store, after a trial has shown that the bucket honours conditions.
+    /// Makes the store, after a trial has shown that it honours conditions.
     async fn begin(
         &mut self,
         class: &ObjectClass,
@@ -145,17 +145,11 @@ impl InObjects {
 fn bucket(place: &BucketPlace, timeout: Duration, secrets: &Secrets) -> Result<Option<BucketSettings>, Trouble> {
     let credentials = match &place.secret {
         None => Credentials::Ambient,
-        Some(id) => match secrets.get(id) {
-            None => return Ok(None),
-            Some(None) => {
-                let message = format!("there is no Secret {id}: create it");
-                return Err(Trouble { reason: "SecretMissing", message });
-            }
-            Some(Some(data)) => {
-                let value = |key: &str| Some((key.to_owned(), data.get(key)?.to_vec()));
-                Credentials::Given(data.keys().filter_map(value).collect::<BTreeMap<_, _>>())
-            }
-        },
+        Some(id) => {
+            let Some(data) = whole(secrets, id)? else { return Ok(None) };
+            let value = |key: &str| Some((key.to_owned(), data.get(key)?.to_vec()));
+            Credentials::Given(data.keys().filter_map(value).collect::<BTreeMap<_, _>>())
+        }
     };
     let BucketPlace { url, region, endpoint, .. } = place.clone();
     Ok(Some(BucketSettings { url, region, endpoint, credentials, timeout }))

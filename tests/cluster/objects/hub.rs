@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use lictor_objects::{Listed, Objects, Put};
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use lictor_testing::{Disturbance, Link, Stream};
 use serde_json::{Value, json};
@@ -176,6 +177,25 @@ async fn the_class_says_which_right_its_account_lacks() {
     let _operator = member.operator(&[]);
     let message = member.wait_class("False", "Forbidden").await;
     assert!(message.contains("watch") && message.contains("docs/hub.md"), "{message}");
+}
+
+/// A listing and a read say the same of it, so the operator does not take the lock for deleted and for another program's in turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_whose_annotations_a_person_takes_off_stays_the_object_that_it_was() {
+    let lab = Lab::of(Cluster::second(), "hub-stripped").await;
+    let hub = lictor_locks::Hub::new(lab.client.clone(), &lab.namespace, Duration::from_secs(5));
+    let name = "locks/services/web.json";
+    let Put::Done(tag) = hub.put(name, None, b"{}".to_vec()).await else { panic!("it can be created") };
+    let strip = r#"{"metadata": {"annotations": null}}"#;
+    let leases = lab.try_kubectl(&["get", "leases", "-oname"], None).expect("there is one");
+    lab.try_kubectl(&["patch", leases.trim(), "--type=merge", "-p", strip], None).expect("it can be patched");
+    let read = hub.get(name).await.expect("it answers").expect("the Lease is there");
+    assert_eq!((read.content.as_slice(), read.tag == tag), (&b""[..], false));
+    let listed = hub.list().await.expect("it answers");
+    assert_eq!(listed, [Listed { name: name.into(), tag: read.tag.clone() }]);
+    assert_eq!(hub.put(name, None, b"{}".to_vec()).await, Put::Conflict);
+    assert!(matches!(hub.put(name, Some(&read.tag), b"{}".to_vec()).await, Put::Done(_)));
+    assert_eq!(hub.get(name).await.expect("it answers").expect("it is there").content, b"{}");
 }
 
 /// To a second class, the lock is another cluster's: that of the first one.

@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(store(json!({"lease": {}})), None);
         assert_eq!(store(json!({"consul": consul})), Some(Ok(("Consul", "consul/west".into()))));
         assert_eq!(store(json!({"bucket": bucket})), Some(Ok(("object storage", "bucket/west".into()))));
-        assert_eq!(store(json!({"hub": hub})), Some(Ok(("hub", "hub/west".into()))));
+        assert_eq!(store(json!({"hub": hub})), Some(Ok(("the hub", "hub/west".into()))));
         for several in [
             json!({"lease": {}, "consul": consul}),
             json!({"lease": {}, "bucket": bucket}),

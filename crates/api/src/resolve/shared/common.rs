@@ -15,7 +15,7 @@ pub(super) const LONGEST_KEY: usize = 512;
 
 /// The questions of the rest of the program to such a class, whatever its kind of store.
 pub trait Shared {
-    /// Returns the name of this kind of store in messages, for example Consul.
+    /// Returns the name of this kind of store in messages, for example `Consul` or `the hub`.
     fn kind(&self) -> &'static str;
 
     /// Returns the store's place in messages, for example `Consul at http://consul.example:8500`.

@@ -124,7 +124,7 @@ impl Shared for ObjectClass {
     fn kind(&self) -> &'static str {
         match self.place {
             ObjectPlace::Bucket(_) => "object storage",
-            ObjectPlace::Hub(_) => "hub",
+            ObjectPlace::Hub(_) => "the hub",
         }
     }
 
