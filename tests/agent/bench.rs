@@ -205,7 +205,7 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
         for pid in below.into_iter().filter(|pid| state(*pid).is_some_and(|(state, _)| state == 'T')) {
-            let _ = std::process::Command::new("kill").args(["-CONT", &pid.to_string()]).status();
+            let _ = Command::new("kill").args(["-CONT", &pid.to_string()]).status();
         }
     }
 }
