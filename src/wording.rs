@@ -26,9 +26,9 @@ pub fn describe(reason: &Reason, previous: Option<&Holder>) -> Cow<'static, str>
         Reason::Preempted => "it has a higher priority",
         Reason::NodeCordoned => "the old leader's node is cordoned or about to be removed",
         Reason::SwitchedOver => "a Switchover asked for it",
-        Reason::CandidatesElected => "it holds the lock of the candidates (spec.candidates)",
+        Reason::CandidatesElected => "it holds the lock of the candidates (spec.followedLock)",
         Reason::CandidatesReleased => {
-            "the leader no longer holds the lock of the candidates (spec.candidates), and no other eligible pod does"
+            "the leader no longer holds the lock of the candidates (spec.followedLock), and no other eligible pod does"
         }
         Reason::SpecChanged => "the election was changed",
         Reason::LockRestored => "the lock was lost and is restored",

@@ -402,7 +402,7 @@ fn without_store(situation: &Situation) -> Option<(&'static str, &'static str)> 
     match situation {
         Situation::StoreLost => Some((
             "StoreLost",
-            "there is no leader, because the lock could not be confirmed in time (spec.whenStoreIsLost)",
+            "there is no leader, because the lock could not be confirmed in time (spec.sharedStore.whenLost)",
         )),
         Situation::StoreRewound => Some((
             "StoreRewound",

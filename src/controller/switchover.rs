@@ -154,8 +154,8 @@ impl KnownSwitchover {
     pub(super) fn asked(&self) -> Asked {
         let spec = &self.seen.spec;
         let uid = self.seen.status.as_ref().and_then(|status| status.to.as_ref()?.pod_uid.clone());
-        let to = match (&spec.to_pod, uid.filter(|_| self.is_accepted())) {
-            (None, _) => spec.to_cluster.clone().map_or(Target::Any, Target::Cluster),
+        let to = match (&spec.to_pod_name, uid.filter(|_| self.is_accepted())) {
+            (None, _) => spec.to_cluster_name.clone().map_or(Target::Any, Target::Cluster),
             (Some(_), Some(uid)) => Target::Pod(Uid(uid)),
             (Some(name), None) => Target::Named(name.clone()),
         };
@@ -376,8 +376,8 @@ mod tests {
         let to = |spec: Value, conditions: Value| {
             known(&spec, &json!({"to": {"podName": "b", "podUID": "u"}, "conditions": conditions})).asked().to
         };
-        assert_eq!(to(json!({"toPod": "b"}), json!([])), Target::Named("b".into()));
-        assert_eq!(to(json!({"toPod": "b"}), json!([condition(ACCEPTED)])), Target::Pod(Uid("u".into())));
+        assert_eq!(to(json!({"toPodName": "b"}), json!([])), Target::Named("b".into()));
+        assert_eq!(to(json!({"toPodName": "b"}), json!([condition(ACCEPTED)])), Target::Pod(Uid("u".into())));
         assert_eq!(to(json!({}), json!([condition(ACCEPTED)])), Target::Any);
     }
 }

@@ -105,7 +105,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         spec
     };
     let candidates = |lock: Value, more: Value| {
-        let mut spec = json!({"selector": selector, "electedBy": "Candidates", "candidates": lock});
+        let mut spec = json!({"selector": selector, "electedBy": "Candidates", "followedLock": lock});
         for (field, value) in more.as_object().expect("fields") {
             spec[field] = value.clone();
         }
@@ -126,7 +126,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             "\"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
         ),
         (with("electedBy", json!("Candidates")), "goes with spec.electedBy: Candidates: write both, or leave both out"),
-        (with("candidates", json!({"lease": {"name": "l"}})), "write both, or leave both out"),
+        (with("followedLock", json!({"lease": {"name": "l"}})), "write both, or leave both out"),
         (candidates(json!({}), json!({})), "write for example lease: {name: web-lock}"),
         (candidates(json!({"lease": {"name": "l"}, "key": "a/.lock"}), json!({})), "exactly one of lease and key"),
         (candidates(json!({"lease": {"name": "L_"}}), json!({})), "not a valid name for a Lease"),
@@ -157,7 +157,7 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
         (with("handover", json!({"formerLeader": "DeleteFirst", "order": "PromoteFirst"})), "leave one of the two out"),
         (with("preemption", json!("Always")), "\"Never\", \"HigherPriority\""),
         (with("key", json!("")), "spec.key"),
-        (with("whenStoreIsLost", json!("Wait")), "\"Demote\", \"Keep\""),
+        (with("sharedStore", json!({"whenLost": "Wait"})), "\"Demote\", \"Keep\""),
         (with("service", json!({})), "spec.service.name: Required value"),
         (with("service", json!({"name": "Web_1"})), "for example web-leader"),
         (with("service", json!({"name": long})), "may not be more than 63"),
@@ -175,11 +175,23 @@ async fn a_wrong_election_is_refused_when_it_is_applied() {
             with("service", json!({"name": "web", "ports": [{"port": 80}], "labels": {"lictor.dev/x": "y"}})),
             "write another name",
         ),
-        (with("consulService", json!({"port": 80})), "spec.consulService.name: Required value"),
-        (with("consulService", json!({"name": "web"})), "spec.consulService.port: Required value"),
-        (with("consulService", json!({"name": "Web_1", "port": 80})), "letter or digit, for example web"),
-        (with("consulService", json!({"name": long, "port": 80})), "may not be more than 63"),
-        (with("consulService", json!({"name": "web", "port": 0})), "should be greater than or equal to 1"),
+        (
+            with("sharedStore", json!({"consulService": {"port": 80}})),
+            "spec.sharedStore.consulService.name: Required value",
+        ),
+        (
+            with("sharedStore", json!({"consulService": {"name": "web"}})),
+            "spec.sharedStore.consulService.port: Required value",
+        ),
+        (
+            with("sharedStore", json!({"consulService": {"name": "Web_1", "port": 80}})),
+            "letter or digit, for example web",
+        ),
+        (with("sharedStore", json!({"consulService": {"name": long, "port": 80}})), "may not be more than 63"),
+        (
+            with("sharedStore", json!({"consulService": {"name": "web", "port": 0}})),
+            "should be greater than or equal to 1",
+        ),
         // kubectl finds this by itself, because the schema names every field.
         (with("selektor", json!({})), "unknown field \"spec.selektor\""),
     ];

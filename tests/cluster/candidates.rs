@@ -61,7 +61,7 @@ fn agent_on_lease(lab: &Lab, identity: &str) -> Candidate {
 }
 
 fn by_lease() -> Value {
-    json!({"electedBy": "Candidates", "candidates": {"lease": {"name": "web-lock"}}})
+    json!({"electedBy": "Candidates", "followedLock": {"lease": {"name": "web-lock"}}})
 }
 
 /// Waits until the status says who holds the lock, and which pod that is.
@@ -144,7 +144,7 @@ async fn a_pod_that_is_gone_loses_its_label_whatever_the_lock_says() {
     lab.wait_leader("a").await;
     lab.kill_pod("a").await;
     let message = lab.wait_condition("web", "Elected", "False", "HolderNotFound").await;
-    assert!(message.contains("\"a\" holds the Lease") && message.contains("spec.candidates.identity"), "{message}");
+    assert!(message.contains("\"a\" holds the Lease") && message.contains("spec.followedLock.identity"), "{message}");
     assert_eq!(lab.roles().await, [("b".to_owned(), "follower".to_owned())]);
     // The program still runs here, and renews the lock. So another pod by this name counts as its holder.
     lab.ready_pods(&["a"]).await;
@@ -207,7 +207,7 @@ async fn the_label_follows_an_object_in_a_bucket() {
     lab.ready_pods(&["a", "b"]).await;
     let recorder = lab.record().await;
     let key = format!("{}/app", member.prefix);
-    member.elect(json!({"electedBy": "Candidates", "candidates": {"key": key}})).await;
+    member.elect(json!({"electedBy": "Candidates", "followedLock": {"key": key}})).await;
     wait_free(lab, &key).await;
     let url = format!("{}/{key}", bucket.url);
     let mut first = agent_in_bucket(server, &url, "a");
@@ -231,7 +231,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
     let recorder = lab.record().await;
     let prefix = format!("{}/app", member.prefix);
     let key = format!("{prefix}/.lock");
-    member.elect(json!({"electedBy": "Candidates", "candidates": {"key": key}})).await;
+    member.elect(json!({"electedBy": "Candidates", "followedLock": {"key": key}})).await;
     wait_free(lab, &key).await;
 
     let mut by_command = consul_lock(consul, &prefix, "a");
@@ -257,7 +257,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
     // The next holder writes its pod's address.
     let ip = lab.pods_api().get("b").await.expect("it is there").status.and_then(|status| status.pod_ip);
     let by_ip = json!({"key": key, "identity": {"from": "PodIP"}});
-    member.elect(json!({"electedBy": "Candidates", "candidates": by_ip})).await;
+    member.elect(json!({"electedBy": "Candidates", "followedLock": by_ip})).await;
     let by_library = consul_api(consul, &key, &format!("{}:8080", ip.expect("it has an address")));
     by_library.says("leads");
     lab.wait_leader("b").await;
@@ -268,7 +268,7 @@ async fn follow_a_key(consul: &Consul, test: &str) {
 async fn what_makes_no_sense_where_the_candidates_elect_is_refused() {
     let member = Member::new("candidates-refused", "west", Consul::shared().address(), json!({})).await;
     let (lab, _operator) = (&member.lab, member.operator(&[]));
-    let follow = |candidates: Value| json!({"electedBy": "Candidates", "candidates": candidates});
+    let follow = |candidates: Value| json!({"electedBy": "Candidates", "followedLock": candidates});
     lab.ready_pods(&["a"]).await;
     for (candidates, reason, says) in [
         (json!({"key": member.key()}), "FollowsItself", "give the record another name with spec.key"),

@@ -94,7 +94,7 @@ async fn stays(lab: &Lab, leader: &str, total: u32) {
 async fn a_leader_is_moved_once_and_the_result_is_kept() {
     let (lab, operator) = led("swo", &["a", "b", "c"], json!({})).await;
     let recorder = lab.record().await;
-    let spec = json!({"toPod": "c", "fromTerm": 1, "requestedBy": "ann"});
+    let spec = json!({"toPodName": "c", "fromTerm": 1, "requestedBy": "ann"});
     ask(&lab, "first", spec.clone()).await;
     lab.try_kubectl(&["wait", "--for=condition=Accepted", "swo/first", "--timeout=60s"], None).expect("it is accepted");
     lab.try_kubectl(&["wait", "--for=condition=Complete", "swo/first", "--timeout=60s"], None).expect("it is complete");
@@ -136,15 +136,20 @@ async fn what_can_not_be_is_refused_with_its_reason() {
     lab.set_condition("c", "Ready", false).await;
     lab.wait_candidates(2, 4).await;
     for (name, spec, reason, says) in [
-        ("leads", json!({"toPod": "a", "fromTerm": 1}), "AlreadyLeader", "a is already the leader"),
-        ("never", json!({"toPod": "b", "fromTerm": 1}), "NeverLeader", "lictor.dev/never-leader"),
-        ("never-by-force", json!({"toPod": "b", "fromTerm": 1, "force": true}), "NeverLeader", "choose another pod"),
-        ("unready", json!({"toPod": "c", "fromTerm": 1}), "NotEligible", "the pod is not ready"),
-        ("other", json!({"toPod": "e", "fromTerm": 1}), "NotACandidate", "selects no pod e"),
-        ("nobody", json!({"toPod": "z", "fromTerm": 1}), "NotACandidate", "selects no pod z"),
+        ("leads", json!({"toPodName": "a", "fromTerm": 1}), "AlreadyLeader", "a is already the leader"),
+        ("never", json!({"toPodName": "b", "fromTerm": 1}), "NeverLeader", "lictor.dev/never-leader"),
+        (
+            "never-by-force",
+            json!({"toPodName": "b", "fromTerm": 1, "force": true}),
+            "NeverLeader",
+            "choose another pod",
+        ),
+        ("unready", json!({"toPodName": "c", "fromTerm": 1}), "NotEligible", "the pod is not ready"),
+        ("other", json!({"toPodName": "e", "fromTerm": 1}), "NotACandidate", "selects no pod e"),
+        ("nobody", json!({"toPodName": "z", "fromTerm": 1}), "NotACandidate", "selects no pod z"),
         (
             "early",
-            json!({"toPod": "d", "fromTerm": 2}),
+            json!({"toPodName": "d", "fromTerm": 2}),
             "TermNotReached",
             "only in term 1, and spec.fromTerm is 2: create it again with fromTerm: 1",
         ),
@@ -162,7 +167,7 @@ async fn what_can_not_be_is_refused_with_its_reason() {
     for (spec, says) in [
         (json!({}), "spec.fromTerm: Required value"),
         (json!({"fromTerm": 0}), "spec.fromTerm in body should be greater than or equal to 1"),
-        (json!({"fromTerm": 1, "force": true}), "spec.force needs spec.toPod: name the pod"),
+        (json!({"fromTerm": 1, "force": true}), "spec.force needs spec.toPodName: name the pod"),
         (json!({"fromTerm": 1, "notBeforeTime": "soon"}), "spec.notBeforeTime in body must be of type date-time"),
         (json!({"fromTerm": 1, "deadlineSeconds": 0}), "spec.deadlineSeconds in body should be greater"),
         (json!({"fromTerm": 1, "holdSeconds": -1}), "spec.holdSeconds in body should be greater"),
@@ -174,7 +179,7 @@ async fn what_can_not_be_is_refused_with_its_reason() {
         let refused = lab.try_kubectl(&["create", "-f", "-"], Some(&object.to_string())).expect_err("it is refused");
         assert!(refused.contains(says), "{spec}: {refused}");
     }
-    let patch = r#"{"spec":{"toPod":"d"}}"#;
+    let patch = r#"{"spec":{"toPodName":"d"}}"#;
     let refused =
         lab.try_kubectl(&["patch", "swo", "unready", "--type=merge", "-p", patch], None).expect_err("refused");
     assert!(refused.contains("a Switchover can't be changed: delete it"), "{refused}");
@@ -187,11 +192,11 @@ async fn elections_that_are_not_run_here_are_left_alone() {
     let (lab, _operator) = led("swo-still", &["a", "b"], json!({})).await;
     lab.elect(json!({"paused": true})).await;
     lab.wait_condition("web", "Paused", "True", "Paused").await;
-    ask(&lab, "paused", json!({"toPod": "b", "fromTerm": 1})).await;
+    ask(&lab, "paused", json!({"toPodName": "b", "fromTerm": 1})).await;
     let message = failed(&lab, "paused", "Paused").await;
     assert!(message.contains("set its spec.paused to false"), "{message}");
     // One that may wait, waits for it.
-    ask(&lab, "patient", json!({"toPod": "b", "fromTerm": 1, "deadlineSeconds": 600})).await;
+    ask(&lab, "patient", json!({"toPodName": "b", "fromTerm": 1, "deadlineSeconds": 600})).await;
     told(&lab, "patient", "Accepted", "Unknown", "Paused").await;
     lab.wait_leader("a").await;
     lab.elect(json!({})).await;
@@ -205,7 +210,7 @@ async fn elections_that_are_not_run_here_are_left_alone() {
     failed(&lab, "bare", "ElectionNotAccepted").await;
 
     // The election goes while one waits for it.
-    ask(&lab, "left", json!({"toPod": "z", "fromTerm": 2, "deadlineSeconds": 600})).await;
+    ask(&lab, "left", json!({"toPodName": "z", "fromTerm": 2, "deadlineSeconds": 600})).await;
     told(&lab, "left", "Accepted", "Unknown", "NotACandidate").await;
     lab.delete_election("web").await;
     failed(&lab, "left", "ElectionNotFound").await;
@@ -216,10 +221,10 @@ async fn one_that_may_wait_waits_for_its_target_until_its_deadline() {
     let (lab, _operator) = led("swo-deadline", &["a", "b"], json!({})).await;
     lab.set_condition("b", "Ready", false).await;
     lab.wait_candidates(1, 2).await;
-    ask(&lab, "short", json!({"toPod": "b", "fromTerm": 1, "deadlineSeconds": 2})).await;
+    ask(&lab, "short", json!({"toPodName": "b", "fromTerm": 1, "deadlineSeconds": 2})).await;
     let message = failed(&lab, "short", "DeadlineExceeded").await;
     assert!(message.contains("spec.deadlineSeconds (2) have passed") && message.contains("not ready"), "{message}");
-    ask(&lab, "long", json!({"toPod": "b", "fromTerm": 1, "deadlineSeconds": 600})).await;
+    ask(&lab, "long", json!({"toPodName": "b", "fromTerm": 1, "deadlineSeconds": 600})).await;
     let (_, message) = told(&lab, "long", "Accepted", "Unknown", "NotEligible").await;
     assert!(message.contains("b can't be elected: the pod is not ready"), "{message}");
     ask(&lab, "any", json!({"fromTerm": 1})).await;
@@ -235,8 +240,8 @@ async fn nothing_is_done_before_its_time() {
     let (lab, _operator) = led("swo-later", &["a", "b"], json!({})).await;
     let time = Timestamp::now() + SignedDuration::from_secs(4);
     let far = Timestamp::now() + SignedDuration::from_hours(1);
-    ask(&lab, "far", json!({"toPod": "b", "fromTerm": 1, "notBeforeTime": far.to_string()})).await;
-    ask(&lab, "soon", json!({"toPod": "b", "fromTerm": 1, "notBeforeTime": time.to_string()})).await;
+    ask(&lab, "far", json!({"toPodName": "b", "fromTerm": 1, "notBeforeTime": far.to_string()})).await;
+    ask(&lab, "soon", json!({"toPodName": "b", "fromTerm": 1, "notBeforeTime": time.to_string()})).await;
     let (_, message) = told(&lab, "soon", "Accepted", "Unknown", "Scheduled").await;
     assert!(message.contains(&time.to_string()), "{message}");
     lab.wait_leader("a").await;
@@ -260,7 +265,7 @@ async fn the_old_leader_is_held_back_also_over_a_restart() {
     lab.wait_leader("a").await;
     lab.ready_pods(&["b"]).await;
     lab.wait_candidates(2, 2).await;
-    ask(&lab, "hold", json!({"toPod": "b", "fromTerm": 1})).await;
+    ask(&lab, "hold", json!({"toPodName": "b", "fromTerm": 1})).await;
     complete(&lab, "hold").await;
     lab.wait_leader("b").await;
     stays(&lab, "b", 3).await;
@@ -276,7 +281,7 @@ async fn the_old_leader_is_held_back_also_over_a_restart() {
 
     // And by itself.
     let now = term(&lab).await;
-    ask(&lab, "short", json!({"toPod": "b", "fromTerm": now, "holdSeconds": 2})).await;
+    ask(&lab, "short", json!({"toPodName": "b", "fromTerm": now, "holdSeconds": 2})).await;
     let status = complete(&lab, "short").await;
     lab.wait_leader("a").await;
     let back = lab.wait_status("web", "a leads again", |web| {
@@ -295,7 +300,7 @@ async fn by_force_a_pod_leads_that_is_not_ready() {
     let recorder = lab.record().await;
     lab.set_condition("b", "Ready", false).await;
     lab.wait_candidates(1, 2).await;
-    ask(&lab, "force", json!({"toPod": "b", "fromTerm": 1, "force": true, "holdSeconds": 6})).await;
+    ask(&lab, "force", json!({"toPodName": "b", "fromTerm": 1, "force": true, "holdSeconds": 6})).await;
     complete(&lab, "force").await;
     lab.wait_leader("b").await;
     lab.pod("c", PodSpec { labels: json!({"app": "other"}), ..PodSpec::default() }).await;
@@ -312,8 +317,8 @@ async fn of_two_at_once_the_older_one_wins() {
     let recorder = lab.record().await;
     operator.signal("STOP");
     // Made within one second or not: the first by name is also the older one.
-    ask(&lab, "a-first", json!({"toPod": "b", "fromTerm": 1})).await;
-    ask(&lab, "b-second", json!({"toPod": "c", "fromTerm": 1})).await;
+    ask(&lab, "a-first", json!({"toPodName": "b", "fromTerm": 1})).await;
+    ask(&lab, "b-second", json!({"toPodName": "c", "fromTerm": 1})).await;
     operator.signal("CONT");
     complete(&lab, "a-first").await;
     lab.wait_leader("b").await;
@@ -338,16 +343,16 @@ async fn what_is_over_is_deleted_after_its_time() {
         })
         .await;
     };
-    ask(&lab, "failed", json!({"toPod": "a", "fromTerm": 1, "ttlSecondsAfterFinished": 0})).await;
+    ask(&lab, "failed", json!({"toPodName": "a", "fromTerm": 1, "ttlSecondsAfterFinished": 0})).await;
     gone("failed").await;
-    let spec = json!({"toPod": "b", "fromTerm": 1, "ttlSecondsAfterFinished": 0, "holdSeconds": 4});
+    let spec = json!({"toPodName": "b", "fromTerm": 1, "ttlSecondsAfterFinished": 0, "holdSeconds": 4});
     ask(&lab, "held", spec).await;
     let status = complete(&lab, "held").await;
     gone("held").await;
     let kept = Timestamp::now().as_second() - status.completion_time.expect("a time").0.as_second();
     assert!(kept >= 3, "it is there while it holds the old leader back: {kept} s");
     // Without the field it is kept.
-    ask(&lab, "kept", json!({"toPod": "b", "fromTerm": 2})).await;
+    ask(&lab, "kept", json!({"toPodName": "b", "fromTerm": 2})).await;
     failed(&lab, "kept", "AlreadyLeader").await;
     stays(&lab, "b", 3).await;
     assert!(api(&lab).get_opt("kept").await.expect("it can be read").is_some());
@@ -376,14 +381,14 @@ async fn the_next_operator_finds_out_what_was_done() {
         other => Err(format!("{other:?}")),
     })
     .await;
-    ask(&lab, "cut", json!({"toPod": "c", "fromTerm": 1})).await;
+    ask(&lab, "cut", json!({"toPodName": "c", "fromTerm": 1})).await;
     lab.wait_leader("c").await;
     operator.logs("hands off").await;
     operator.signal("KILL");
     operator.ended().await;
     told(&lab, "cut", "Accepted", "True", "Accepted").await;
     // What another one asks for waits for that.
-    ask(&lab, "later", json!({"toPod": "b", "fromTerm": 1})).await;
+    ask(&lab, "later", json!({"toPodName": "b", "fromTerm": 1})).await;
     lab.lift("Validating");
     eventually("the policy is gone", || async { lab.try_kubectl(&tried, None).map(drop) }).await;
     let _operator = lab.operator(&[]);
@@ -413,7 +418,7 @@ async fn the_next_operator_goes_on_with_what_was_accepted() {
         let patched = api(&lab).patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await;
         patched.expect("a status can be patched");
     };
-    ask(&lab, "accepted", json!({"toPod": "b", "fromTerm": 1})).await;
+    ask(&lab, "accepted", json!({"toPodName": "b", "fromTerm": 1})).await;
     accept("accepted", "b").await;
     let mut operator = lab.operator(&[]);
     let status = complete(&lab, "accepted").await;
@@ -423,7 +428,7 @@ async fn the_next_operator_goes_on_with_what_was_accepted() {
     // The target that was accepted is gone, and another pod has its name.
     operator.signal("KILL");
     operator.ended().await;
-    ask(&lab, "again", json!({"toPod": "a", "fromTerm": 2})).await;
+    ask(&lab, "again", json!({"toPodName": "a", "fromTerm": 2})).await;
     accept("again", "a").await;
     lab.kill_pod("a").await;
     lab.ready_pods(&["a"]).await;
@@ -468,7 +473,7 @@ async fn a_leader_can_be_moved_back_at_once() {
     for now in 1..5 {
         let next = if leader == "a" { "b" } else { "a" };
         let name = format!("to-{next}-{now}");
-        ask(&lab, &name, json!({"toPod": next, "fromTerm": now})).await;
+        ask(&lab, &name, json!({"toPodName": next, "fromTerm": now})).await;
         assert_eq!(complete(&lab, &name).await.term, Some(now + 1));
         lab.wait_leader(next).await;
         leader = next;

@@ -47,6 +47,11 @@ async fn kubectl_shows_what_matters_in_columns() {
     let all = lab.try_kubectl(&["get", "all", "-o", "name"], None).expect("kubectl shows it");
     assert!(!all.contains("lictor.dev"), "{all}");
     let classes = lab.try_kubectl(&["get", "lec"], None).expect("the short name of classes is known");
+    lab.elect_as("gold", json!({"className": "gold"})).await;
+    let of_class = lab.try_kubectl(&["get", "le", "--field-selector", "spec.className=gold", "-o", "name"], None);
+    assert_eq!(of_class.expect("kubectl selects by class").trim(), "leaderelection.lictor.dev/gold");
+    let of_election = lab.try_kubectl(&["get", "swo", "--field-selector", "spec.electionName=web"], None);
+    of_election.expect("kubectl selects by election");
     assert!(classes.is_empty() || classes.starts_with("NAME"), "{classes}");
 }
 

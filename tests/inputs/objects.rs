@@ -79,15 +79,14 @@ pub fn election(name: &str) -> Value {
                 "grpc": {"port": 9000, "service": "web"}, "connection": {"port": "web"},
                 "likeReadiness": {"periodSeconds": 1, "failureThreshold": 3}, "periodSeconds": 2,
             },
-            "whenStoreIsLost": "Demote",
-            "consulService": {"name": "web", "port": 80}, "service": {
+            "sharedStore": {"whenLost": "Demote", "consulService": {"name": "web", "port": 80}}, "service": {
                 "name": "web-leader", "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
                 "type": "ClusterIP", "labels": {"a": "b"}, "annotations": {"c": "d"}, "ipFamilyPolicy": "SingleStack",
                 "ipFamilies": ["IPv4"],
             },
             "workloads": [
-                {"kind": "CronJob", "name": "report", "onDisable": "Suspend"},
-                {"kind": "Deployment", "name": "importer", "replicas": 2, "onRelease": "Restore"},
+                {"kind": "CronJob", "name": "report", "whenDisabled": "Suspend"},
+                {"kind": "Deployment", "name": "importer", "replicas": 2, "whenReleased": "Restore"},
                 {"kind": "Job", "name": "settle", "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": {}}}},
             ],
             "paused": false,

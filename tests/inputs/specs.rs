@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lictor_api::{
-    Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, Kept, LeaderElection, OnRelease, Resolved, resolve,
+    Claims, Classes, DEFAULT_CONTROLLER, ElectionClass, Kept, LeaderElection, Resolved, WhenReleased, resolve,
 };
 use lictor_core::{Scope, Selector, Setting, StoreId};
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ fn a_key_is_compared_with_a_pattern_of_many_stars_in_no_time() {
     let classes: Classes = [("gold".to_owned(), serde_json::from_value(class).expect("a class"))].into();
     let mut election = objects::election("web");
     election["spec"]["key"] = json!("a".repeat(250));
-    election["spec"]["consulService"] = Value::Null;
+    election["spec"]["sharedStore"] = json!({});
     let election = serde_json::from_value(election).expect("an election");
     let began = Instant::now();
     let resolved = resolve(&election, &classes, DEFAULT_CONTROLLER);
@@ -113,7 +113,7 @@ proptest! {
         ]), 0..3),
         selected in prop::option::of(prop::collection::btree_map(text(), text(), 0..3)),
     ) {
-        let release = |restore: bool| if restore { OnRelease::Restore } else { OnRelease::LeaveAsIs };
+        let release = |restore: bool| if restore { WhenReleased::Restore } else { WhenReleased::LeaveAsIs };
         let claims = claims.into_iter().map(|(id, restore)| (id, release(restore))).collect();
         let kept = kept.into_iter().map(|(id, (uid, setting))| (id, Kept { uid, setting })).collect();
         let selected = selected.map(|labels| Selector { match_labels: labels.into(), ..Selector::default() });

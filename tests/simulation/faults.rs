@@ -603,9 +603,9 @@ impl Fault {
         let from_term = [term, term, term, term, term, term - 1, term + 1][one_of(7)].max(1);
         let mut spec = json!({"electionName": app, "fromTerm": from_term});
         if across {
-            spec["toCluster"] = json!(CLUSTERS[if one_of(12) == 0 { self.cluster } else { 1 - self.cluster }]);
+            spec["toClusterName"] = json!(CLUSTERS[if one_of(12) == 0 { self.cluster } else { 1 - self.cluster }]);
         } else if one_of(4) > 0 {
-            spec["toPod"] = json!(self.pod);
+            spec["toPodName"] = json!(self.pod);
             spec["force"] = json!(one_of(4) == 0);
         }
         spec["holdSeconds"] = json!([0, 5, 60][one_of(3)]);

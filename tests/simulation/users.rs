@@ -69,7 +69,7 @@ impl Spec {
         }
         if self.followed {
             spec["electedBy"] = json!("Candidates");
-            spec["candidates"] = json!({"lease": {"name": followed_lease(app)}});
+            spec["followedLock"] = json!({"lease": {"name": followed_lease(app)}});
         } else {
             // Beside the kubelet, which shows what happened to a program later.
             spec["probe"] = json!({"connection": {"port": 8080}});

@@ -24,7 +24,7 @@ fn lock(group: &Group) -> String {
 
 /// Returns the fields of an election that follows the lock of its pods.
 pub fn spec(group: &Group) -> Value {
-    json!({"electedBy": "Candidates", "candidates": {"lease": {"name": lock(group)}}})
+    json!({"electedBy": "Candidates", "followedLock": {"lease": {"name": lock(group)}}})
 }
 
 /// Returns who holds the lock next: who does, while it is well, and from time to time another one that is.

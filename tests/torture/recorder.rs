@@ -235,7 +235,7 @@ fn switchover(namespace: &str, name: &str, version: u64, object: &Value) -> Swit
         uid: text(&object["metadata"]["uid"]).unwrap_or_default(),
         group: text(&spec["electionName"]).unwrap_or_default(),
         from_term: spec["fromTerm"].as_i64().unwrap_or_default(),
-        to_cluster: text(&spec["toCluster"]),
+        to_cluster: text(&spec["toClusterName"]),
         result: holds("Complete").map(|_| COMPLETE.to_owned()).or(failed),
         term: status["term"].as_i64(),
         to: text(&status["to"]["podUID"]),

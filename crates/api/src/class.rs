@@ -134,7 +134,7 @@ pub struct ElectionClassSpec {
     #[schemars(length(min = 1, max = 512))]
     pub key_pattern: Option<String>,
 
-    /// The keys in Consul or the bucket that elections with spec.electedBy: Candidates may follow with spec.candidates.key.
+    /// The keys in Consul or the bucket that elections with spec.electedBy: Candidates may follow with spec.followedLock.key.
     /// {name} and {namespace} stand for the election's name and namespace, * stands for any characters. Anyone who may
     /// create elections can read in their status who holds such a key. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -109,7 +109,7 @@ pub struct ConsulStore {
     #[serde(default)]
     pub record: ConsulRecord,
 
-    /// The services in Consul that elections may register with spec.consulService. {name} and {namespace} stand for the
+    /// The services in Consul that elections may register with spec.sharedStore.consulService. {name} and {namespace} stand for the
     /// election's name and namespace, * stands for any characters. Elections that register the same name share its
     /// callers. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -83,6 +83,10 @@ fn tidy(schema: &mut JSONSchemaProps) {
     // Optional means absent: the API server drops a null from a field that is not nullable.
     schema.nullable = None;
     schema.description = schema.description.take().map(|text| text.replace('\n', " "));
+    // The API server merges such a list in the same way. A list that says so tells clients, too.
+    if schema.type_.as_deref() == Some("array") {
+        schema.x_kubernetes_list_type.get_or_insert_with(|| "atomic".into());
+    }
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
         tidy(property);
     }
@@ -99,5 +103,31 @@ fn signed(format: String, maximum: f64) -> String {
         "uint32" if maximum <= f64::from(i32::MAX) => "int32".into(),
         "uint32" => "int64".into(),
         _ => format,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_list_and_the_selector_say_how_they_are_merged() {
+        fn untyped(schema: &JSONSchemaProps) -> usize {
+            let own = usize::from(schema.type_.as_deref() == Some("array") && schema.x_kubernetes_list_type.is_none());
+            let items = match &schema.items {
+                Some(JSONSchemaPropsOrArray::Schema(items)) => untyped(items),
+                _ => 0,
+            };
+            own + items + schema.properties.iter().flat_map(|all| all.values()).map(untyped).sum::<usize>()
+        }
+        let schemas = crds().map(|crd| {
+            let version = crd.spec.versions.into_iter().next().expect("it has a version");
+            version.schema.and_then(|schema| schema.open_api_v3_schema).expect("it has a schema")
+        });
+        assert_eq!(schemas.each_ref().map(untyped), [0; 3]);
+        let of =
+            |schema: &JSONSchemaProps, name: &str| schema.properties.as_ref().and_then(|all| all.get(name)).cloned();
+        let selector = of(&of(&schemas[0], "spec").expect("it has a spec"), "selector").expect("it has a selector");
+        assert_eq!(selector.x_kubernetes_map_type.as_deref(), Some("atomic"));
     }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LONGEST_VALUE;
-use super::candidates::{Candidates, ElectedBy, FollowedLockStatus};
+use super::followed_lock::{ElectedBy, FollowedLock, FollowedLockStatus};
 use super::lenient::lenient;
 use super::probe::Probe;
 use super::reserved;
@@ -54,6 +54,7 @@ macro_rules! written_on {
     kind = "LeaderElection",
     namespaced,
     shortname = "le",
+    selectable = ".spec.className",
     category = "lictor",
     status = "LeaderElectionStatus",
     derive = "PartialEq",
@@ -78,8 +79,8 @@ macro_rules! written_on {
         .message("spec.selector.matchLabels contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
     validation = Rule::new(concat!("!has(self.selector) || !has(self.selector.matchExpressions) || !self.selector.matchExpressions.exists(e, e.key in ", leader_labels!(), " || e.key in ", follower_labels!(), ")"))
         .message("spec.selector.matchExpressions contains a label that this election writes itself, so a pod would leave the group when it is elected: select the pods by another label, such as app"),
-    validation = Rule::new("has(self.selector) || !(has(self.probe) || has(self.consulService) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0) || (has(self.eligibility) && has(self.eligibility.conditions) && size(self.eligibility.conditions) > 0))")
-        .message("spec.probe, spec.consulService, spec.service, spec.preferences, spec.eligibility.conditions, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
+    validation = Rule::new("has(self.selector) || !(has(self.probe) || (has(self.sharedStore) && has(self.sharedStore.consulService)) || has(self.service) || has(self.leader) || has(self.follower) || (has(self.preferences) && size(self.preferences) > 0) || (has(self.eligibility) && has(self.eligibility.conditions) && size(self.eligibility.conditions) > 0))")
+        .message("spec.probe, spec.sharedStore.consulService, spec.service, spec.preferences, spec.eligibility.conditions, spec.leader and spec.follower are about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave them out"),
     validation = Rule::new("has(self.selector) || !has(self.handover) || !has(self.handover.formerLeader) || self.handover.formerLeader == 'Keep'")
         .message("spec.handover.formerLeader is about pods, but without spec.selector the cluster itself is the candidate: write a selector, or leave it out"),
     validation = Rule::new("!has(self.selector) || !has(self.eligibility) || !has(self.eligibility.availableDeploymentName)")
@@ -88,13 +89,13 @@ macro_rules! written_on {
         .message("spec.eligibility.availableDeploymentName names a Deployment that is in spec.workloads too, so it would have to run before it may run: name one that always runs"),
     validation = Rule::new(concat!("!has(self.preferences) || !self.preferences.exists(p, has(p.byAnnotation) && (", written_on!("leader"), " || ", written_on!("follower"), "))"))
         .message("spec.preferences[].byAnnotation names an annotation that this election writes itself: name one that a program of yours writes, such as example.com/lag"),
-    validation = Rule::new("(has(self.electedBy) && self.electedBy == 'Candidates') == has(self.candidates)")
-        .message("spec.candidates names the lock that the candidates hold, and goes with spec.electedBy: Candidates: write both, or leave both out"),
-    validation = Rule::new("!has(self.candidates) || has(self.selector)")
-        .message("spec.electedBy: Candidates needs spec.selector: the leader is the pod that holds the lock in spec.candidates"),
+    validation = Rule::new("(has(self.electedBy) && self.electedBy == 'Candidates') == has(self.followedLock)")
+        .message("spec.followedLock names the lock that the candidates hold, and goes with spec.electedBy: Candidates: write both, or leave both out"),
+    validation = Rule::new("!has(self.followedLock) || has(self.selector)")
+        .message("spec.electedBy: Candidates needs spec.selector: the leader is the pod that holds the lock in spec.followedLock"),
     validation = Rule::new("!has(self.probe) || !has(self.probe.connection) || has(self.probe.connection.port) || !self.probe.connection.enabled || has(self.service)")
         .message("probe.connection needs a port, because there is no spec.service: write for example connection: {port: 8080}"),
-    validation = Rule::new("!has(self.candidates) || !(has(self.probe) || (has(self.preemption) && self.preemption != 'Never') || (has(self.preferences) && size(self.preferences) > 0))")
+    validation = Rule::new("!has(self.followedLock) || !(has(self.probe) || (has(self.preemption) && self.preemption != 'Never') || (has(self.preferences) && size(self.preferences) > 0))")
         .message("spec.probe, spec.preemption and spec.preferences control which pod lictor elects, but with spec.electedBy: Candidates the candidates elect the leader themselves: leave them out")
 )]
 pub struct LeaderElectionSpec {
@@ -108,6 +109,7 @@ pub struct LeaderElectionSpec {
     /// The pods of this namespace that are candidates. If this field is left out, the cluster itself is the only
     /// candidate here. Use this for an election between clusters that share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub selector: Option<PodSelector>,
 
     /// The name of the lock in its store: the name of the Lease, or the key in Consul, a bucket or a hub. It must match the
@@ -122,7 +124,7 @@ pub struct LeaderElectionSpec {
     pub first_term: Option<FirstTerm>,
 
     /// Selects who elects the leader. Operator (default): lictor does. Candidates: the candidates do, with their own
-    /// lock. The leader is the pod that holds the lock in spec.candidates, as long as it is eligible. lictor follows
+    /// lock. The leader is the pod that holds the lock in spec.followedLock, as long as it is eligible. lictor follows
     /// that lock, and maintains the labels, the status, the workloads and the routing. The label lags behind the lock,
     /// so a pod must act on the lock and not on the label.
     #[serde(default)]
@@ -130,7 +132,7 @@ pub struct LeaderElectionSpec {
 
     /// The lock that the candidates hold if spec.electedBy is Candidates. lictor only reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub candidates: Option<Candidates>,
+    pub followed_lock: Option<FollowedLock>,
 
     /// Which candidates may be elected. Regardless of these settings, lictor never elects a pod that is being deleted,
     /// has finished, or is on a lost or cordoned node.
@@ -176,17 +178,10 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
 
-    /// Controls what happens to the leader while the lock's store does not answer. This matters only for a class that
-    /// keeps its locks in Consul, a bucket or a hub. Demote (default): the leader loses its label before another cluster can
-    /// acquire the lock, so there are never two leaders. Keep: the leader keeps its label, even if another cluster
-    /// elects a leader meanwhile. Keep gives up the guarantee of at most one leader.
+    /// What matters only for a class that keeps its locks in a store that several clusters share: Consul, a bucket or a
+    /// hub.
     #[serde(default)]
-    pub when_store_is_lost: WhenStoreIsLost,
-
-    /// Registers the leader as a service in Consul with the tag leader, so that the name leader.NAME.service.consul
-    /// resolves to it. This needs a class that keeps its locks in Consul. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consul_service: Option<ConsulService>,
+    pub shared_store: SharedStore,
 
     /// The Service through which clients reach the leader. lictor writes its EndpointSlices, one for each address family.
     /// Each slice lists only the leader, so a single write replaces the old leader with the new one. Default: none. A
@@ -525,9 +520,25 @@ pub enum HandoverOrder {
     PromoteFirst,
 }
 
+/// What an election says of a store that several clusters share.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedStore {
+    /// Controls what happens to the leader while the store does not answer. Demote (default): the leader loses its label
+    /// before another cluster can acquire the lock, so there are never two leaders. Keep: the leader keeps its label,
+    /// even if another cluster elects a leader meanwhile. Keep gives up the guarantee of at most one leader.
+    #[serde(default)]
+    pub when_lost: WhenLost,
+
+    /// Registers the leader as a service in Consul with the tag leader, so that the name leader.NAME.service.consul
+    /// resolves to it. This needs a class that keeps its locks in Consul. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consul_service: Option<ConsulService>,
+}
+
 /// What happens to the leader while the lock's store does not answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-pub enum WhenStoreIsLost {
+pub enum WhenLost {
     /// The leader loses its label before another cluster can acquire the lock.
     #[default]
     Demote,
@@ -541,7 +552,7 @@ pub enum WhenStoreIsLost {
 pub struct ConsulService {
     /// The service's name. At most 63 lower-case letters, digits and '-', with a letter or digit at both ends.
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("consulService.name may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example web"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')").message("sharedStore.consulService.name may have lower-case letters, digits and '-', and must begin and end with a letter or digit, for example web"))]
     pub name: String,
 
     /// The service's port, 1 to 65535.

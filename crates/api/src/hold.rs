@@ -19,7 +19,7 @@ pub fn hold(seen: &Switchover, now: Instant, wall: Timestamp) -> Option<Hold> {
 /// The same effect, until this moment.
 pub fn held_until(seen: &Switchover, until: Instant) -> Option<Hold> {
     // A leader of another cluster can't be preempted here.
-    let here = seen.spec.to_cluster.is_none();
+    let here = seen.spec.to_cluster_name.is_none();
     let status = seen.status.clone().filter(|_| says(seen, COMPLETE) && here)?;
     let from = status.from.and_then(|from| from.pod_uid).map(Uid);
     Some(Hold { from, to: Uid(status.to?.pod_uid?), force: seen.spec.force, until })

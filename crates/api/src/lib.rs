@@ -2,12 +2,12 @@
 //! valid values that the rest of the program uses.
 
 mod bucket;
-mod candidates;
 mod class;
 mod conditions;
 mod consul;
 mod crds;
 mod election;
+mod followed_lock;
 mod hold;
 mod hub;
 mod lenient;
@@ -21,7 +21,6 @@ mod switchover;
 mod workload;
 
 pub use bucket::BucketStore;
-pub use candidates::{Candidates, ElectedBy, FollowedLease, FollowedLockStatus, Identity, IdentityFrom};
 pub use class::{
     AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
     ElectionClassStatus, LeaseStore,
@@ -35,8 +34,9 @@ pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, FormerLeader, Handover, HandoverOrder, HistoryEntry, Leader,
     LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, PodSelector, PodSelectorOperator,
-    PodSelectorRequirement, Preemption, Preference, Spread, WhenLabelInUse, WhenStoreIsLost,
+    PodSelectorRequirement, Preemption, Preference, SharedStore, Spread, WhenLabelInUse, WhenLost,
 };
+pub use followed_lock::{ElectedBy, FollowedLease, FollowedLock, FollowedLockStatus, Identity, IdentityFrom};
 pub use hold::{ended, held_until, hold, left, says};
 pub use hub::HubStore;
 pub use objects::{ObjectSessions, ObjectsCluster, ObjectsStatus};
@@ -50,7 +50,7 @@ pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, Le
 pub use shared::{LockPolicy, LostCluster, SecretKeyRef, SecretRef};
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};
 pub use workload::{
-    Claims, JobTemplate, Kept, OnDisable, OnRelease, WORKLOADS_ANNOTATION, Workload, WorkloadKind, WorkloadState,
+    Claims, JobTemplate, Kept, WORKLOADS_ANNOTATION, WhenDisabled, WhenReleased, Workload, WorkloadKind, WorkloadState,
     WorkloadStatus, WorkloadsStatus,
 };
 

@@ -1,7 +1,7 @@
 //! Reads an election's spec into valid values, or into a description of what is wrong with it.
 
 mod allowed;
-mod candidates;
+mod followed_lock;
 mod probe;
 mod shared;
 
@@ -15,7 +15,7 @@ use super::reserved;
 use super::{BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, LeaderElection};
 use crate as api;
 
-pub use candidates::Followed;
+pub use followed_lock::Followed;
 pub use probe::{Asked, Held, Probe};
 pub use shared::{
     BucketPlace, ConsulClass, Credentials, HubPlace, ObjectClass, ObjectPlace, SecretId, SecretKey, SessionNode,
@@ -108,7 +108,7 @@ pub struct WorkloadRule {
     /// Whether lictor deletes running Jobs when it disables the workload.
     pub delete_running: bool,
     /// What happens to the workload when it leaves the election.
-    pub on_release: api::OnRelease,
+    pub when_released: api::WhenReleased,
 }
 
 /// Why lictor can't serve an election, for the condition `Accepted`.
@@ -159,7 +159,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         key,
         first_term,
         elected_by: _,
-        candidates: _,
+        followed_lock: _,
         eligibility,
         preferences,
         preemption,
@@ -168,8 +168,7 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         when_label_in_use: _,
         handover,
         probe,
-        when_store_is_lost,
-        consul_service,
+        shared_store: api::SharedStore { when_lost, consul_service },
         service,
         workloads,
         paused,
@@ -220,9 +219,9 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
         former_leader: resolve_former_leader(handover),
         failover_delay: Duration::from_secs(handover.failover_delay_seconds.into()),
         probe: Probe::resolve(probe.as_ref(), held),
-        when_lost: match when_store_is_lost {
-            api::WhenStoreIsLost::Demote => lictor_core::WhenLost::Demote,
-            api::WhenStoreIsLost::Keep => lictor_core::WhenLost::Keep,
+        when_lost: match when_lost {
+            api::WhenLost::Demote => lictor_core::WhenLost::Demote,
+            api::WhenLost::Keep => lictor_core::WhenLost::Keep,
         },
         consul_service: consul_service.clone(),
         first_term: resolve_first_term(*first_term, election),
@@ -232,12 +231,12 @@ fn resolve_spec(election: &LeaderElection, class: &Class) -> Result<Resolved, Re
 
 /// Refuses what a class can't do with the place where it keeps its locks.
 fn refuse_unserved(spec: &api::LeaderElectionSpec, class: &Class, shared: Option<&SharedClass>) -> Result<(), Refusal> {
-    if spec.consul_service.is_some() && shared.and_then(SharedClass::consul).is_none() {
+    if spec.shared_store.consul_service.is_some() && shared.and_then(SharedClass::consul).is_none() {
         return Err(Refusal {
             reason: "NotInConsul",
             message: format!(
-                "spec.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in {}: leave \
-                 spec.consulService out, or name another class in spec.className",
+                "spec.sharedStore.consulService needs a class that keeps its locks in Consul, and {:?} keeps them in {}: leave \
+                 spec.sharedStore.consulService out, or name another class in spec.className",
                 class.name,
                 kind(shared)
             ),
@@ -501,8 +500,8 @@ fn resolve_first_term(first: Option<api::FirstTerm>, election: &LeaderElection) 
 fn resolve_workload(workload: &api::Workload) -> (lictor_core::WorkloadId, WorkloadRule) {
     let rule = WorkloadRule {
         replicas: workload.replicas,
-        delete_running: workload.on_disable == Some(api::OnDisable::DeleteRunning),
-        on_release: workload.on_release.unwrap_or_default(),
+        delete_running: workload.when_disabled == Some(api::WhenDisabled::DeleteRunning),
+        when_released: workload.when_released.unwrap_or_default(),
     };
     (lictor_core::WorkloadId { kind: workload.kind.into(), name: workload.name.clone() }, rule)
 }
@@ -652,7 +651,7 @@ mod tests {
             true,
             json!({"consul": {"address": "http://consul:8500", "clusterName": "west", "servicePattern": "{name}"}}),
         )]);
-        let spec = json!({"consulService": {"name": "web", "port": 80}, "whenStoreIsLost": "Keep"});
+        let spec = json!({"sharedStore": {"consulService": {"name": "web", "port": 80}, "whenLost": "Keep"}});
         let resolved = resolve(&election(spec.clone()), &consul, DEFAULT_CONTROLLER).unwrap().unwrap();
         assert_eq!(resolved.key.store, lictor_core::StoreId("consul/a".into()));
         assert_eq!(resolved.when_lost, lictor_core::WhenLost::Keep);

@@ -17,6 +17,7 @@ use super::lenient::lenient;
     kind = "Switchover",
     namespaced,
     shortname = "swo",
+    selectable = ".spec.electionName",
     category = "lictor",
     status = "SwitchoverStatus",
     derive = "PartialEq",
@@ -26,7 +27,7 @@ use super::lenient::lenient;
     printcolumn(name = "From term", type_ = "integer", json_path = ".spec.fromTerm"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.conditions[?(@.status=='True')].type"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[*].reason"),
-    printcolumn(name = "To cluster", type_ = "string", json_path = ".spec.toCluster", priority = 1),
+    printcolumn(name = "To cluster", type_ = "string", json_path = ".spec.toClusterName", priority = 1),
     printcolumn(name = "From", type_ = "string", json_path = ".status.from.podName", priority = 1),
     printcolumn(name = "Term", type_ = "integer", json_path = ".status.term", priority = 1),
     printcolumn(name = "Milliseconds", type_ = "integer", json_path = ".status.durationMilliseconds", priority = 1),
@@ -37,10 +38,10 @@ use super::lenient::lenient;
 #[x_kube(
     validation = Rule::new("self == oldSelf")
         .message("a Switchover can't be changed: delete it, and create another one"),
-    validation = Rule::new("!self.force || has(self.toPod)")
-        .message("spec.force needs spec.toPod: name the pod that is to lead even if it is not ready or its node is cordoned"),
-    validation = Rule::new("!has(self.toCluster) || !has(self.toPod)")
-        .message("leave out spec.toPod or spec.toCluster, because the other cluster itself elects its leader")
+    validation = Rule::new("!self.force || has(self.toPodName)")
+        .message("spec.force needs spec.toPodName: name the pod that is to lead even if it is not ready or its node is cordoned"),
+    validation = Rule::new("!has(self.toClusterName) || !has(self.toPodName)")
+        .message("leave out spec.toPodName or spec.toClusterName, because the other cluster itself elects its leader")
 )]
 pub struct SwitchoverSpec {
     /// The name of the LeaderElection in the same namespace.
@@ -50,16 +51,16 @@ pub struct SwitchoverSpec {
     /// The name of the pod that is to lead. Default: the pod that lictor would elect if the current leader were gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub to_pod: Option<String>,
+    pub to_pod_name: Option<String>,
 
     /// The name of the cluster that is to lead: the clusterName of its ElectionClass. The cluster that leads now demotes
     /// its leader and hands over the lock in a single step, so that no third cluster can take it. The other cluster must
     /// be able to lead: if it does not confirm this in time, the Switchover fails with the reason NotReady, and the
-    /// leader stays. Needs a class that keeps its locks in Consul, a bucket or a hub, and can't be combined with toPod.
+    /// leader stays. Needs a class that keeps its locks in Consul, a bucket or a hub, and can't be combined with toPodName.
     /// Default: the leadership stays in this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
-    pub to_cluster: Option<String>,
+    pub to_cluster_name: Option<String>,
 
     /// The term that is to end: status.term of the election. If the election is in a later term when the Switchover is
     /// due, the Switchover fails with the reason Superseded, and the leadership does not move.
@@ -78,7 +79,7 @@ pub struct SwitchoverSpec {
     #[schemars(range(min = 1, max = 2_592_000))]
     pub deadline_seconds: Option<u32>,
 
-    /// Whether toPod is elected even if it is not ready, lacks a condition in spec.eligibility.conditions of the election,
+    /// Whether toPodName is elected even if it is not ready, lacks a condition in spec.eligibility.conditions of the election,
     /// or its node is cordoned. The pod then has holdSeconds to become ready and to get the conditions before lictor
     /// replaces it like any leader that lacks them. Even with force, lictor does not elect a pod
     /// that is being deleted, has finished, is on a lost node, or has the annotation lictor.dev/never-leader. Default:
@@ -118,7 +119,7 @@ pub struct SwitchoverStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub from: Option<SwitchoverPod>,
 
-    /// The pod that is to lead, or leads. It has no uid until the Switchover is accepted. With toCluster, it is absent
+    /// The pod that is to lead, or leads. It has no uid until the Switchover is accepted. With toClusterName, it is absent
     /// until the Switchover is complete, and stays absent if that cluster elects no pod.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub to: Option<SwitchoverPod>,
@@ -128,7 +129,7 @@ pub struct SwitchoverStatus {
     pub term: Option<i64>,
 
     /// The milliseconds from when the Switchover was accepted until the API server confirmed the new leader's label or,
-    /// with toCluster, until the operator saw the record of the other cluster name it. Absent until then, and if
+    /// with toClusterName, until the operator saw the record of the other cluster name it. Absent until then, and if
     /// another operator took over in between.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub duration_milliseconds: Option<i64>,
@@ -145,7 +146,7 @@ pub struct SwitchoverStatus {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
-    /// Complete is True when the new leader has its label; with toCluster, when the record of the other cluster names
+    /// Complete is True when the new leader has its label; with toClusterName, when the record of the other cluster names
     /// it. Failed is True when the Switchover has ended in any other way. Accepted is True when nothing blocked the
     /// Switchover and lictor has begun, False if lictor refuses it, and Unknown while it waits; the reason and the
     /// message say for what. Complete and Failed are never present together.

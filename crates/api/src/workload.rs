@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 #[x_kube(
     validation = Rule::new("!has(self.replicas) || self.kind in ['Deployment', 'StatefulSet']")
         .message("workloads[].replicas is for a Deployment or a StatefulSet: leave it out, because lictor enables a CronJob or Job by spec.suspend alone"),
-    validation = Rule::new("!has(self.onDisable) || self.kind == 'CronJob'")
-        .message("workloads[].onDisable is for a CronJob, whose running Jobs may continue: leave it out, because the other kinds end their pods when they are disabled"),
+    validation = Rule::new("!has(self.whenDisabled) || self.kind == 'CronJob'")
+        .message("workloads[].whenDisabled is for a CronJob, whose running Jobs may continue: leave it out, because the other kinds end their pods when they are disabled"),
     validation = Rule::new("!has(self.jobTemplate) || self.kind == 'Job'")
         .message("workloads[].jobTemplate needs kind: Job, because lictor makes one Job from it for each term: write kind: Job, or leave jobTemplate out"),
-    validation = Rule::new("!has(self.jobTemplate) || !has(self.onRelease)")
-        .message("workloads[].onRelease can't be used with jobTemplate, because the Jobs that lictor made are deleted with the election: leave it out"),
+    validation = Rule::new("!has(self.jobTemplate) || !has(self.whenReleased)")
+        .message("workloads[].whenReleased can't be used with jobTemplate, because the Jobs that lictor made are deleted with the election: leave it out"),
     validation = Rule::new("!has(self.jobTemplate) || (size(self.name) <= 42 && self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))")
         .message("workloads[].name with a jobTemplate is the beginning of the Jobs' names, NAME-TERM: write at most 42 lower-case letters, digits and '-', for example migrate")
 )]
@@ -40,11 +40,11 @@ pub struct Workload {
 
     /// What happens to running Jobs of a CronJob when lictor disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_disable: Option<OnDisable>,
+    pub when_disabled: Option<WhenDisabled>,
 
     /// What happens to the workload when it is removed from this list or the election is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_release: Option<OnRelease>,
+    pub when_released: Option<WhenReleased>,
 
     /// Makes one Job, named NAME-TERM, for each term in which this cluster leads. The template is like that of a
     /// CronJob: metadata (labels and annotations) and spec. lictor first deletes the Job of the previous term. It never
@@ -90,7 +90,7 @@ impl From<lictor_core::WorkloadKind> for WorkloadKind {
 /// completion, even while another cluster leads. DeleteRunning: lictor deletes them, and the next cluster waits until
 /// their pods have ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-pub enum OnDisable {
+pub enum WhenDisabled {
     /// The Jobs run to completion.
     #[default]
     Suspend,
@@ -101,7 +101,7 @@ pub enum OnDisable {
 /// Controls what happens to the workload when it is removed from the list or the election is deleted. Restore
 /// (default): lictor restores the state from before this election. LeaveAsIs: the workload stays enabled or disabled.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-pub enum OnRelease {
+pub enum WhenReleased {
     /// lictor restores the state from before this election.
     #[default]
     Restore,
@@ -187,7 +187,7 @@ pub const WORKLOADS_ANNOTATION: &str = "lictor.dev/workloads";
 pub struct Claims {
     /// The workloads by kind and name, with what happens to each when it leaves the election.
     #[serde(default)]
-    pub claims: BTreeMap<String, OnRelease>,
+    pub claims: BTreeMap<String, WhenReleased>,
     /// By template, the last term for which a Job was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub started: BTreeMap<String, i64>,
@@ -228,7 +228,7 @@ impl Claims {
     }
 
     /// Returns the claimed workloads.
-    pub fn ids(&self) -> impl Iterator<Item = (lictor_core::WorkloadId, OnRelease)> {
+    pub fn ids(&self) -> impl Iterator<Item = (lictor_core::WorkloadId, WhenReleased)> {
         self.claims.iter().filter_map(|(text, release)| {
             let (kind, name) = text.split_once('/')?;
             let kind = serde_json::from_value(Value::String(kind.into())).ok()?;

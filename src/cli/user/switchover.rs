@@ -94,8 +94,8 @@ impl Switchover {
         };
         let spec = SwitchoverSpec {
             election_name: self.name.clone(),
-            to_pod: self.to.clone(),
-            to_cluster: self.to_cluster.clone(),
+            to_pod_name: self.to.clone(),
+            to_cluster_name: self.to_cluster.clone(),
             from_term: term,
             not_before_time: self.at.map(|at| at.to_string()),
             deadline_seconds: self.deadline,
@@ -193,7 +193,7 @@ impl Switchover {
             return Ok(Some(Ended::Well));
         }
         let status = object.status.clone().unwrap_or_default();
-        let to = match (status.to.map(|to| to.pod_name), &object.spec.to_cluster) {
+        let to = match (status.to.map(|to| to.pod_name), &object.spec.to_cluster_name) {
             (Some(pod), Some(cluster)) => format!("{pod} in the cluster {cluster}"),
             (pod, cluster) => pod.or_else(|| cluster.clone()).unwrap_or_default(),
         };

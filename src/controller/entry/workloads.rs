@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lictor_api::{Claims, JobTemplate, Kept, LeaderElection, OnRelease, WorkloadRule};
+use lictor_api::{Claims, JobTemplate, Kept, LeaderElection, WhenReleased, WorkloadRule};
 use lictor_core::{
     Desired, Failure, JobPlan, Locks, Pod, PodCache, Record, Scope, Setting, Slice, StoreId, Term, Timestamp,
     Unavailable, Wish, Workload, WorkloadClaim, WorkloadId, WorkloadKind,
@@ -179,7 +179,7 @@ impl Workloads {
             }
         }
         for (id, rule) in &object.spec()?.workloads {
-            claims.claims.insert(id.to_string(), rule.on_release);
+            claims.claims.insert(id.to_string(), rule.when_released);
         }
         claims.services.extend(object.spec()?.service_name().map(str::to_owned));
         Some(claims).filter(|claims| *claims != *self.claims)
@@ -291,7 +291,7 @@ impl Workloads {
             return followed;
         }
         let rules = spec.map(|spec| &spec.workloads);
-        let claimed: BTreeMap<WorkloadId, OnRelease> = self.claims.ids().collect();
+        let claimed: BTreeMap<WorkloadId, WhenReleased> = self.claims.ids().collect();
         let named: BTreeSet<&WorkloadId> = rules.into_iter().flat_map(BTreeMap::keys).chain(claimed.keys()).collect();
         // W11: no workload of a circle stays switched off. If clusters share the lock, another cluster may run the same workload.
         let gives_back = spec.is_some_and(|spec| spec.key.store == StoreId::leases())
@@ -305,11 +305,11 @@ impl Workloads {
                 continue;
             }
             let rule = rules.and_then(|rules| rules.get(id)).copied();
-            let released = rule.map_or_else(|| claimed.get(id).copied().unwrap_or_default(), |rule| rule.on_release);
+            let released = rule.map_or_else(|| claimed.get(id).copied().unwrap_or_default(), |rule| rule.when_released);
             let wish = match (desired, rule, spec) {
-                _ if gives_back => Wish::Release { restore: released == OnRelease::Restore },
+                _ if gives_back => Wish::Release { restore: released == WhenReleased::Restore },
                 (Desired::Withdraw, ..) | (_, None, Some(_)) => {
-                    Wish::Release { restore: released == OnRelease::Restore }
+                    Wish::Release { restore: released == WhenReleased::Restore }
                 }
                 _ if followed.stay => Wish::Stay,
                 (_, rule, _) => Wish::Follow { replicas: rule.and_then(|rule| rule.replicas) },

@@ -61,7 +61,7 @@ impl Conflicts<'_> {
             return Some(Refusal {
                 reason: "ServiceTaken",
                 message: format!(
-                    "spec.consulService.name is {:?}, which the {} already registers its leader as: write another \
+                    "spec.sharedStore.consulService.name is {:?}, which the {} already registers its leader as: write another \
                      name, or delete the other",
                     service.name,
                     told(other, entry)

@@ -790,7 +790,7 @@ fn of_elections_that_register_one_service_in_consul_the_one_that_has_it_is_accep
             },
             "spec": {
                 "selector": {"matchLabels": {"app": "web"}}, "className": class,
-                "consulService": {"name": service, "port": 80},
+                "sharedStore": {"consulService": {"name": service, "port": 80}},
             },
             "status": {"conditions": [{
                 "type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 1,

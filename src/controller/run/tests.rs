@@ -468,7 +468,7 @@ async fn an_election_that_waited_for_its_name_is_followed() {
         object["metadata"]["uid"] = "anew".into();
         object["metadata"]["resourceVersion"] = "12".into();
         object["spec"]["electedBy"] = "Candidates".into();
-        object["spec"]["candidates"] = json!({"lease": {"name": "web-lock"}});
+        object["spec"]["followedLock"] = json!({"lease": {"name": "web-lock"}});
         controller.take(Input::Elections(Change::Applied(read_election(&object))));
         let name = namespace.election("web-0");
         assert_eq!(controller.followed.of(&name), None, "it waits");

@@ -74,7 +74,7 @@ fn held_by(
         Err(Unmapped::Nobody) => (
             "HolderNotFound",
             format!(
-                "{identity:?} holds {told}, but is no pod that the election selects: check spec.candidates.identity \
+                "{identity:?} holds {told}, but is no pod that the election selects: check spec.followedLock.identity \
                  and spec.selector"
             ),
         ),
@@ -82,7 +82,7 @@ fn held_by(
             "HolderAmbiguous",
             format!(
                 "{identity:?} holds {told}, but several pods that the election selects have that name, address or \
-                 annotation: make spec.candidates.identity distinguish them"
+                 annotation: make spec.followedLock.identity distinguish them"
             ),
         ),
         Ok((pod, node)) => {

@@ -149,7 +149,7 @@ mod tests {
             (&[accepted, nobody, answers], "False", "NoEligiblePod"),
             (&[accepted, (ELECTED, "False", "LockNotOurs"), answers], "False", "LockNotOurs"),
             (&[accepted, (ELECTED, "Unknown", "HandingOver"), answers], "Unknown", "HandingOver"),
-            // With whenStoreIsLost: Keep.
+            // With sharedStore.whenLost: Keep.
             (&[accepted, elected, silent], "False", "NoAnswer"),
             (&[accepted, nobody, silent], "False", "NoEligiblePod"),
             (&[accepted, elected, answers, (WORKLOADS_FOLLOW, "True", "Follow")], "True", "Led"),

@@ -66,7 +66,7 @@ pub(crate) fn fails(seen: &Switchover, why: &Trouble, wall: Timestamp) -> Switch
 
 fn told(seen: &Switchover, conditions: Vec<Condition>, wall: Timestamp) -> SwitchoverStatus {
     let before = seen.status.clone().unwrap_or_default();
-    let named = seen.spec.to_pod.clone().map(|pod_name| SwitchoverPod { pod_name, pod_uid: None });
+    let named = seen.spec.to_pod_name.clone().map(|pod_name| SwitchoverPod { pod_name, pod_uid: None });
     SwitchoverStatus {
         observed_generation: Some(generation(seen)),
         to: before.to.clone().or(named),
@@ -86,7 +86,7 @@ fn generation(seen: &Switchover) -> i64 {
 
 /// The new leader, in words.
 fn new(seen: &Switchover, to: Option<&SwitchoverPod>) -> String {
-    match (to, &seen.spec.to_cluster) {
+    match (to, &seen.spec.to_cluster_name) {
         (Some(pod), Some(cluster)) => format!("{} in the cluster {cluster}", pod.pod_name),
         (Some(pod), None) => pod.pod_name.clone(),
         (None, Some(cluster)) => format!("the cluster {cluster}"),
@@ -96,7 +96,7 @@ fn new(seen: &Switchover, to: Option<&SwitchoverPod>) -> String {
 
 /// The old leader, in words.
 fn old<'a>(seen: &Switchover, from: Option<&'a SwitchoverPod>) -> &'a str {
-    let nobody = if seen.spec.to_cluster.is_some() { "this cluster" } else { "no pod" };
+    let nobody = if seen.spec.to_cluster_name.is_some() { "this cluster" } else { "no pod" };
     from.map_or(nobody, |pod| &pod.pod_name)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Troubl
         Obstacle::NotShared => (
             "NotShared",
             false,
-            "the locks of the election's class are in this cluster, so no other cluster can lead: leave spec.toCluster \
+            "the locks of the election's class are in this cluster, so no other cluster can lead: leave spec.toClusterName \
              out, or keep the lock in a store that several clusters share"
                 .to_owned(),
         ),
@@ -142,14 +142,14 @@ pub(crate) fn trouble(why: &Obstacle, asked: &Asked, to: Option<&str>) -> Troubl
             "NotReady",
             true,
             format!(
-                "the cluster {to} does not answer: spec.toCluster must be the clusterName of a class there, with an \
+                "the cluster {to} does not answer: spec.toClusterName must be the clusterName of a class there, with an \
                  election of the same lock and a running operator. Let it wait with spec.deadlineSeconds"
             ),
         ),
         Obstacle::NoSelector => (
             "NoSelector",
             false,
-            "without spec.selector, the candidate is the cluster itself: name another cluster with spec.toCluster"
+            "without spec.selector, the candidate is the cluster itself: name another cluster with spec.toClusterName"
                 .to_owned(),
         ),
         Obstacle::ElectedByCandidates => (

@@ -311,7 +311,7 @@ fn clean_up(all: &mut OfElection, executor: &Executor, moment: Moment, again: &m
 fn trouble(why: &Obstacle, wanted: &Wanted, known: &KnownSwitchover) -> Trouble {
     let told = known.seen().status.as_ref().and_then(|status| status.to.as_ref()).map(|to| to.pod_name.as_str());
     let spec = &known.seen().spec;
-    switchovers::trouble(why, &wanted.asked, spec.to_pod.as_deref().or(spec.to_cluster.as_deref()).or(told))
+    switchovers::trouble(why, &wanted.asked, spec.to_pod_name.as_deref().or(spec.to_cluster_name.as_deref()).or(told))
 }
 
 fn another(first: Option<&str>) -> Trouble {
@@ -354,7 +354,7 @@ fn lost(known: &KnownSwitchover) -> Trouble {
 fn given_up(known: &KnownSwitchover, entry: &Entry) -> Trouble {
     let mark = entry.election().and_then(Election::record).and_then(|record| record.switchover.as_ref());
     let remains = mark.filter(|mark| mark.id == known.id().uid).map(|mark| &mark.remains);
-    let (reason, message) = match &known.seen().spec.to_cluster {
+    let (reason, message) = match &known.seen().spec.to_cluster_name {
         Some(cluster) if remains.is_some_and(|remains| !remains.is_empty()) => (
             "StillRunning",
             format!(

@@ -253,7 +253,7 @@ async fn a_leader_is_moved_by_force_at_a_time_or_with_patience() {
     lab.wait_leader("web-3").await;
     browser.click("dialog button.cancel").await;
     let made = &asked().await[0].spec;
-    assert_eq!((made.to_pod.as_deref(), made.force, &made.not_before_time), (Some("web-3"), true, &None));
+    assert_eq!((made.to_pod_name.as_deref(), made.force, &made.not_before_time), (Some("web-3"), true, &None));
 
     // At a time to come, in the browser's time zone, and with time to wait.
     browser.shows(".leader .name", "web-3").await;
@@ -270,7 +270,7 @@ async fn a_leader_is_moved_by_force_at_a_time_or_with_patience() {
     let all = asked().await;
     let made = all.iter().find(|one| one.spec.deadline_seconds == Some(60)).expect("it is there");
     assert_eq!(json!(made.spec.not_before_time), utc);
-    assert!(!made.spec.force && made.spec.to_pod.is_none());
+    assert!(!made.spec.force && made.spec.to_pod_name.is_none());
     browser.click("dialog button.cancel").await;
     browser.shows("section[aria-labelledby=switchovers]", "Waiting").await;
 }

@@ -44,7 +44,7 @@ async fn a_switchover_names_the_present_term_and_who_asks() {
     assert_eq!(
         made["spec"],
         json!({
-            "electionName": "web", "fromTerm": 7, "toPod": "web-1", "notBeforeTime": at, "deadlineSeconds": 60, "force": true,
+            "electionName": "web", "fromTerm": 7, "toPodName": "web-1", "notBeforeTime": at, "deadlineSeconds": 60, "force": true,
             "holdSeconds": 9, "requestedBy": "kwok-admin",
         })
     );
@@ -53,7 +53,7 @@ async fn a_switchover_names_the_present_term_and_who_asks() {
     api(&lab).delete(name, &DeleteParams::default()).await.expect("it can be deleted");
     let arguments = ["switchover", "web", "--to-cluster", "east", "-ojson"];
     let made: Value = serde_json::from_slice(&run(&lab, &arguments).stdout).expect("it is JSON");
-    let spec = json!({"electionName": "web", "fromTerm": 7, "toCluster": "east", "force": false, "holdSeconds": 300, "requestedBy": "kwok-admin"});
+    let spec = json!({"electionName": "web", "fromTerm": 7, "toClusterName": "east", "force": false, "holdSeconds": 300, "requestedBy": "kwok-admin"});
     assert_eq!(made["spec"], spec);
     lab.apply_election("fresh", json!({"selector": {"matchLabels": {"app": "none"}}})).await;
     compare(&lab, "switchover", &session(&lab, &[&["switchover", "fresh"], &["switchover", "nothing"]]));

@@ -35,7 +35,7 @@ async fn knows_term(member: &Member) {
 }
 
 async fn to(member: &Member, cluster: &str) -> Value {
-    json!({"fromTerm": term(&member.lab).await, "toCluster": cluster})
+    json!({"fromTerm": term(&member.lab).await, "toClusterName": cluster})
 }
 
 /// Waits until there is no key of a bid for the election's lock.
@@ -77,7 +77,7 @@ async fn there_and_back(test: &str, fields: Value) {
         .await;
     no_bid_is_left(&two.west).await;
     // It is for the cluster that leads.
-    ask(&two.west.lab, "again", json!({"fromTerm": before, "toCluster": "east"})).await;
+    ask(&two.west.lab, "again", json!({"fromTerm": before, "toClusterName": "east"})).await;
     let message = failed(&two.west.lab, "again", "LedElsewhere").await;
     assert!(message.contains("in the cluster that leads"), "{message}");
 
@@ -141,14 +141,14 @@ async fn what_can_not_be_meant_is_refused() {
     ask(&two.west.lab, "own", to(&two.west, "west").await).await;
     let message = failed(&two.west.lab, "own", "AlreadyLeader").await;
     assert!(message.contains("the cluster west is already the leader"), "{message}");
-    ask(&two.east.lab, "other", json!({"fromTerm": 1, "toCluster": "east"})).await;
+    ask(&two.east.lab, "other", json!({"fromTerm": 1, "toClusterName": "east"})).await;
     failed(&two.east.lab, "other", "LedElsewhere").await;
-    let both = try_ask(&two.west.lab, "both", json!({"fromTerm": 1, "toCluster": "east", "toPod": "a"})).await;
+    let both = try_ask(&two.west.lab, "both", json!({"fromTerm": 1, "toClusterName": "east", "toPodName": "a"})).await;
     let refused = both.expect_err("it is contradictory").to_string();
-    assert!(refused.contains("leave out spec.toPod or spec.toCluster"), "{refused}");
-    let force = try_ask(&two.west.lab, "force", json!({"fromTerm": 1, "toCluster": "east", "force": true})).await;
+    assert!(refused.contains("leave out spec.toPodName or spec.toClusterName"), "{refused}");
+    let force = try_ask(&two.west.lab, "force", json!({"fromTerm": 1, "toClusterName": "east", "force": true})).await;
     let refused = force.expect_err("it is contradictory").to_string();
-    assert!(refused.contains("spec.force needs spec.toPod"), "{refused}");
+    assert!(refused.contains("spec.force needs spec.toPodName"), "{refused}");
     assert_eq!(two.recorded.kept_the_promises().await, 1);
 }
 

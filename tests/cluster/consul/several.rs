@@ -372,11 +372,11 @@ async fn cut_off(test: &str, policy: Value) -> (Member, Member, Proxy, [Operator
 async fn the_leader_can_be_found_in_consuls_catalog_and_dns_and_moves_there_with_the_leadership() {
     let allowed = json!({"servicePattern": "consul-service-*"});
     let ([west, east], _operators, recorded) = two("consul-service", allowed.clone(), allowed).await;
-    let stolen = json!({"consulService": {"name": "web", "port": 5432}});
+    let stolen = json!({"sharedStore": {"consulService": {"name": "web", "port": 5432}}});
     west.elect(stolen).await;
     let message = west.lab.wait_condition("web", "Accepted", "False", "ServiceNotAllowed").await;
     assert!(message.contains("\"consul-service-*\" here"), "{message}");
-    let service = json!({"consulService": {"name": west.prefix, "port": 5432}});
+    let service = json!({"sharedStore": {"consulService": {"name": west.prefix, "port": 5432}}});
     west.elect(service.clone()).await;
     east.elect(service).await;
     let registered = |pod: &'static str, cluster: &'static str| {

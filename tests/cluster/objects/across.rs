@@ -68,7 +68,7 @@ async fn the_leadership_moves_to_the_other_cluster_and_back() {
 /// Moves the leadership to the east and back. Returns how long each took, in milliseconds.
 pub(super) async fn there_and_back(west: Side, east: Side) -> [i64; 2] {
     let from = term(&west.member.lab).await;
-    ask(&west.member.lab, "there", json!({"fromTerm": from, "toCluster": "east"})).await;
+    ask(&west.member.lab, "there", json!({"fromTerm": from, "toClusterName": "east"})).await;
     let there = complete(&west.member.lab, "there").await;
     east.member.lab.wait_leader("b").await;
     west.member.wait_led_elsewhere("east", "b").await;
@@ -77,7 +77,7 @@ pub(super) async fn there_and_back(west: Side, east: Side) -> [i64; 2] {
         .wait_status("web", "the term has risen", |web| web.status.as_ref().and_then(|s| s.term) > Some(from))
         .await;
     let from = term(&east.member.lab).await;
-    ask(&east.member.lab, "back", json!({"fromTerm": from, "toCluster": "west"})).await;
+    ask(&east.member.lab, "back", json!({"fromTerm": from, "toClusterName": "west"})).await;
     let back = complete(&east.member.lab, "back").await;
     west.member.lab.wait_leader("a").await;
     let took = [there, back].map(|moved| moved.duration_milliseconds.expect("it is complete"));

@@ -26,8 +26,8 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
     let lab = Lab::new("wl-bad").await;
     let live = json!({"kind": "Deployment", "name": "live"});
     let many: Value = (0..17).map(|number| json!({"kind": "Job", "name": format!("job-{number}")})).collect();
-    let (replicas, on_disable) =
-        ("workloads[].replicas is for a Deployment or a StatefulSet", "workloads[].onDisable is for a CronJob");
+    let (replicas, when_disabled) =
+        ("workloads[].replicas is for a Deployment or a StatefulSet", "workloads[].whenDisabled is for a CronJob");
     let name = "at most 42 lower-case letters, digits and '-', for example migrate";
     lab.assert_refused([
         (workload(json!({"name": "live"})), "spec.workloads[0].kind: Required value"),
@@ -41,10 +41,10 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
             workload(json!({"kind": "Deployment", "name": "x", "replicas": 10001})),
             "should be less than or equal to 10000",
         ),
-        (workload(json!({"kind": "Job", "name": "x", "onDisable": "Suspend"})), on_disable),
-        (workload(json!({"kind": "Deployment", "name": "x", "onDisable": "DeleteRunning"})), on_disable),
-        (workload(json!({"kind": "CronJob", "name": "x", "onDisable": "Stop"})), "\"Suspend\", \"DeleteRunning\""),
-        (workload(json!({"kind": "CronJob", "name": "x", "onRelease": "Keep"})), "\"Restore\", \"LeaveAsIs\""),
+        (workload(json!({"kind": "Job", "name": "x", "whenDisabled": "Suspend"})), when_disabled),
+        (workload(json!({"kind": "Deployment", "name": "x", "whenDisabled": "DeleteRunning"})), when_disabled),
+        (workload(json!({"kind": "CronJob", "name": "x", "whenDisabled": "Stop"})), "\"Suspend\", \"DeleteRunning\""),
+        (workload(json!({"kind": "CronJob", "name": "x", "whenReleased": "Keep"})), "\"Restore\", \"LeaveAsIs\""),
         (
             workload(json!({"kind": "CronJob", "name": "x", "jobTemplate": {"spec": {}}})),
             "workloads[].jobTemplate needs kind: Job",
@@ -53,7 +53,7 @@ async fn a_wrong_workload_is_refused_when_it_is_applied() {
             workload(json!({"kind": "CronJob", "name": "x", "suspend": true})),
             "unknown field \"spec.workloads[0].suspend\"",
         ),
-        (template(json!({"onRelease": "Restore"})), "workloads[].onRelease can't be used with jobTemplate"),
+        (template(json!({"whenReleased": "Restore"})), "workloads[].whenReleased can't be used with jobTemplate"),
         (template(json!({"jobTemplate": {}})), "jobTemplate.spec: Required value"),
         (template(json!({"name": "x".repeat(43)})), name),
         (template(json!({"name": "Migrate"})), name),
@@ -75,7 +75,7 @@ async fn what_does_not_go_together_with_the_clusters_own_candidacy_is_refused_wh
     itself["eligibility"] = gate.clone();
     lab.assert_refused([
         (with("probe", json!({"tcpSocket": {"port": 1}})), pods),
-        (with("consulService", json!({"name": "web", "port": 80})), pods),
+        (with("sharedStore", json!({"consulService": {"name": "web", "port": 80}})), pods),
         (with("preferences", json!([{"weight": 1, "zone": "a"}])), pods),
         (with("eligibility", json!({"conditions": ["example.com/caught-up"]})), pods),
         (with("leader", json!({"labels": {"role": "leader"}})), pods),
@@ -93,8 +93,8 @@ async fn what_an_election_may_say_of_workloads_is_accepted() {
         json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}});
     let metadata = json!({"labels": {"team": "data"}, "annotations": {"example.com/x": "y"}});
     let all = json!([
-        {"kind": "CronJob", "name": "same", "onDisable": "DeleteRunning", "onRelease": "LeaveAsIs"},
-        {"kind": "Deployment", "name": "same", "replicas": 10000, "onRelease": "Restore"},
+        {"kind": "CronJob", "name": "same", "whenDisabled": "DeleteRunning", "whenReleased": "LeaveAsIs"},
+        {"kind": "Deployment", "name": "same", "replicas": 10000, "whenReleased": "Restore"},
         {"kind": "StatefulSet", "name": "same", "replicas": 1},
         {"kind": "Job", "name": "same.with-a-dot"},
         {"kind": "Job", "name": "x".repeat(42), "jobTemplate": {"metadata": metadata, "spec": spec}},

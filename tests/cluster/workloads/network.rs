@@ -42,7 +42,7 @@ async fn cut() {
 /// The user chose that the workloads stay enabled. This shows what that costs.
 async fn keep() {
     let (proxy, west, east) = west_by_proxy("wl-keep").await;
-    both(&west, &east, json!({"whenStoreIsLost": "Keep"})).await;
+    both(&west, &east, json!({"sharedStore": {"whenLost": "Keep"}})).await;
     proxy.disable().await;
     west.member.wait_class("False", "NoAnswer").await;
     east.wait_all_enabled().await;

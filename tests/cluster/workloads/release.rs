@@ -12,22 +12,22 @@ use tokio::time::sleep;
 use super::{FOUR, all_disabled, all_enabled, four};
 use crate::consul::member::Member;
 
-/// Creates one workload of each kind, which follow a pod `a`, with this value of `onRelease`.
-async fn led(test: &str, on_release: Option<&str>) -> (Lab, Operator) {
+/// Creates one workload of each kind, which follow a pod `a`, with this value of `whenReleased`.
+async fn led(test: &str, when_released: Option<&str>) -> (Lab, Operator) {
     let lab = Lab::new(test).await;
     let operator = lab.operator(&[]);
     four(&lab, (3, 2)).await;
     lab.ready_pods(&["a"]).await;
-    lab.elect(json!({"workloads": list(&FOUR, on_release)})).await;
+    lab.elect(json!({"workloads": list(&FOUR, when_released)})).await;
     all_enabled(&lab, (3, 2)).await;
     (lab, operator)
 }
 
-fn list(workloads: &[&str], on_release: Option<&str>) -> Value {
+fn list(workloads: &[&str], when_released: Option<&str>) -> Value {
     let mut list = following(workloads);
     for workload in list.as_array_mut().into_iter().flatten() {
-        if let Some(on_release) = on_release {
-            workload["onRelease"] = json!(on_release);
+        if let Some(when_released) = when_released {
+            workload["whenReleased"] = json!(when_released);
         }
     }
     list

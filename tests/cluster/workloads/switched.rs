@@ -23,7 +23,7 @@ async fn the_workloads_follow_a_switchover_to_the_other_cluster_and_back() {
     let (west, east) = two("wl-switched", json!({})).await;
     let from = east.recorder.catch_up().await;
     let from_term = led_in(&west).await;
-    ask(west.lab(), "there", json!({"fromTerm": from_term, "toCluster": "east"})).await;
+    ask(west.lab(), "there", json!({"fromTerm": from_term, "toClusterName": "east"})).await;
     east.wait_all_enabled().await;
     west.wait_all_disabled().await;
     let status = complete(west.lab(), "there").await;
@@ -32,7 +32,7 @@ async fn the_workloads_follow_a_switchover_to_the_other_cluster_and_back() {
     assert!(message.starts_with("the cluster east leads instead of this cluster in term "), "{message}");
     never_both_run(&west, &east, from).await;
     let from_term = led_in(&east).await;
-    ask(east.lab(), "back", json!({"fromTerm": from_term, "toCluster": "west"})).await;
+    ask(east.lab(), "back", json!({"fromTerm": from_term, "toClusterName": "west"})).await;
     west.wait_all_enabled().await;
     east.wait_all_disabled().await;
     complete(east.lab(), "back").await;

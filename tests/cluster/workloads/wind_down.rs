@@ -121,7 +121,7 @@ async fn a_switchover_fails_where_the_pods_do_not_go() {
     let (west, east) = two("wl-stuck-switch", stuck_pod()).await;
     let term = |found: &lictor_api::LeaderElection| found.status.as_ref().and_then(|status| status.term);
     let from_term = term(&west.member.lab.election("web").await).expect("it leads in a term");
-    ask(&west.member.lab, "there", json!({"fromTerm": from_term, "toCluster": "east"})).await;
+    ask(&west.member.lab, "there", json!({"fromTerm": from_term, "toClusterName": "east"})).await;
     let (_, message) = told(&west.member.lab, "there", "Failed", "True", "StillRunning").await;
     assert!(message.starts_with("2 pods of Deployment/live still ran "), "{message}");
     west.member.lab.wait_status("web", "the term rises", |found| term(found) > Some(from_term)).await;
@@ -134,9 +134,9 @@ async fn a_switchover_fails_where_the_pods_do_not_go() {
     assert!(east.recorder.turns(true).is_empty(), "it never ran in the east");
 }
 
-/// Creates two clusters with a CronJob whose Job runs, with this value of `onDisable`. With a proxy in front of the west's API
+/// Creates two clusters with a CronJob whose Job runs, with this value of `whenDisabled`. With a proxy in front of the west's API
 /// server, its operator does not see the Job.
-async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -> (Side, Side) {
+async fn with_running_job(test: &str, when_disabled: &str, proxy: Option<&Proxy>) -> (Side, Side) {
     let mut sides = Vec::new();
     for cluster in ["west", "east"] {
         let member = Member::new(test, cluster, Consul::shared().address(), json!({})).await;
@@ -147,7 +147,7 @@ async fn with_running_job(test: &str, on_disable: &str, proxy: Option<&Proxy>) -
         };
         member.lab.gate().await;
         member.lab.cron_job("nightly", super::NEVER, pod()).await;
-        elect(&member, json!([{"kind": "CronJob", "name": "nightly", "onDisable": on_disable}])).await;
+        elect(&member, json!([{"kind": "CronJob", "name": "nightly", "whenDisabled": when_disabled}])).await;
         match cluster {
             "west" => member.lab.wait_enabled("CronJob/nightly", json!(false)).await,
             _ => member.lab.wait_disabled("CronJob/nightly", json!(false)).await,

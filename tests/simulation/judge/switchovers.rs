@@ -44,7 +44,7 @@ impl Switchovers {
         seen.result = Some(result.clone());
         if result == "Complete" {
             figures.switched_over += 1;
-            figures.handed_over += u64::from(object["spec"]["toCluster"].is_string());
+            figures.handed_over += u64::from(object["spec"]["toClusterName"].is_string());
             let term = object["status"]["term"].as_i64();
             term.is_none_or(|term| term <= seen.from_term).then(|| format!("{uid} is complete in term {term:?}"))
         } else {

@@ -47,12 +47,12 @@ impl Course<'_> {
         });
         let pod = pods.get(self.fault.target / 5 % pods.len().max(1));
         let other = CLUSTERS.iter().find(|other| **other != cluster);
-        let across = other.filter(|_| group.clusters.len() > 1).map(|other| json!({"toCluster": other}));
-        let named = pod.map(|pod| json!({"toPod": pod}));
+        let across = other.filter(|_| group.clusters.len() > 1).map(|other| json!({"toClusterName": other}));
+        let named = pod.map(|pod| json!({"toPodName": pod}));
         match self.fault.target % 5 {
             _ if group.kind == Kind::Workload => across.into_iter().collect(),
             0 => vec![json!({})],
-            1 => pod.map(|pod| json!({"toPod": pod, "force": true})).into_iter().collect(),
+            1 => pod.map(|pod| json!({"toPodName": pod, "force": true})).into_iter().collect(),
             2 => across.or(named).into_iter().collect(),
             3 => named.into_iter().collect(),
             _ => named.into_iter().chain([across.unwrap_or_else(|| json!({}))]).collect(),

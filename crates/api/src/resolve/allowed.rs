@@ -16,12 +16,12 @@ impl Class<'_> {
         let message = match self.service_pattern.map(expand) {
             Some(pattern) if fits(&pattern, service) => return Ok(()),
             Some(pattern) => format!(
-                "spec.consulService.name is {service:?}, and the class {name:?} lets elections register only \
+                "spec.sharedStore.consulService.name is {service:?}, and the class {name:?} lets elections register only \
                  {pattern:?} here: write such a name"
             ),
             None => format!(
-                "spec.consulService.name is {service:?}, and the class {name:?} lets elections register no service: \
-                 leave spec.consulService out, or let an administrator set the class's spec.consul.servicePattern, for \
+                "spec.sharedStore.consulService.name is {service:?}, and the class {name:?} lets elections register no service: \
+                 leave spec.sharedStore.consulService out, or let an administrator set the class's spec.consul.servicePattern, for \
                  example to \"{{namespace}}-{{name}}\""
             ),
         };
@@ -80,9 +80,10 @@ mod tests {
     fn a_service_in_consul_has_a_name_that_the_class_allows() {
         let register = |name: &str, pattern: Option<&str>| {
             let consul = json!({"address": "http://consul:8500", "clusterName": "west", "servicePattern": pattern});
-            read(&json!({"consulService": {"name": name, "port": 80}}), &json!({"consul": consul})).map(|read| {
-                assert_eq!(read.consul_service.unwrap().name, name);
-            })
+            read(&json!({"sharedStore": {"consulService": {"name": name, "port": 80}}}), &json!({"consul": consul}))
+                .map(|read| {
+                    assert_eq!(read.consul_service.unwrap().name, name);
+                })
         };
         let refused = |name, pattern| register(name, pattern).expect_err(name);
         let (reason, message) = refused("web", None);

@@ -25,7 +25,7 @@ struct Move {
     /// The term that the user saw. If it is over, the leadership does not move.
     from_term: i64,
     /// `None`: the next pod in the order.
-    to_pod: Option<String>,
+    to_pod_name: Option<String>,
     /// Whether the pod may lead even if it is not ready, lacks a condition or is on a cordoned node.
     #[serde(default)]
     force: bool,
@@ -51,11 +51,11 @@ type Place = Path<(String, String, String)>;
 /// Creates a Switchover.
 pub(super) async fn switch(State(shared): State<Shared>, Path((_, namespace, name)): Place, body: Bytes) -> Response {
     answer(async {
-        let Move { from_term, to_pod, force, not_before_time, deadline_seconds } = read(&body)?;
+        let Move { from_term, to_pod_name, force, not_before_time, deadline_seconds } = read(&body)?;
         let spec = SwitchoverSpec {
             election_name: name,
-            to_pod,
-            to_cluster: None,
+            to_pod_name,
+            to_cluster_name: None,
             from_term,
             not_before_time,
             deadline_seconds,

@@ -136,7 +136,7 @@ fn told(one: &Switchover) -> Value {
         (_, _, accepted) => ("Waiting", accepted),
     };
     let status = one.status.as_ref();
-    let to = status.and_then(|status| status.to.as_ref()).map(|to| &to.pod_name).or(one.spec.to_pod.as_ref());
+    let to = status.and_then(|status| status.to.as_ref()).map(|to| &to.pod_name).or(one.spec.to_pod_name.as_ref());
     let message = condition.map(|condition| &condition.message).filter(|message| !message.is_empty());
     json!({"name": one.name_any(), "state": state, "message": message, "to": to})
 }

@@ -3,7 +3,7 @@
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use lictor_api::{Classes, FormerLeader, LeaderElection, OnDisable, Workload, WorkloadKind, resolve, shared_class};
+use lictor_api::{Classes, FormerLeader, LeaderElection, WhenDisabled, Workload, WorkloadKind, resolve, shared_class};
 
 use super::finding::Finding;
 use super::installation::Operator;
@@ -270,7 +270,7 @@ fn fencing(election: &LeaderElection) -> Vec<Need> {
 fn workloads(election: &LeaderElection) -> Vec<Need> {
     const FOLLOW: &[&str] = &["get", "list", "watch", "patch"];
     let mut needs: Vec<Need> = Vec::new();
-    for Workload { kind, on_disable, job_template, .. } in &election.spec.workloads {
+    for Workload { kind, when_disabled, job_template, .. } in &election.spec.workloads {
         match kind {
             WorkloadKind::CronJob => needs.extend([
                 ("batch", "cronjobs", FOLLOW),
@@ -281,7 +281,7 @@ fn workloads(election: &LeaderElection) -> Vec<Need> {
             WorkloadKind::Job => needs.push(("batch", "jobs", FOLLOW)),
             WorkloadKind::StatefulSet => needs.push(("apps", "statefulsets", FOLLOW)),
         }
-        if *on_disable == Some(OnDisable::DeleteRunning) {
+        if *when_disabled == Some(WhenDisabled::DeleteRunning) {
             needs.push(("batch", "jobs", &["delete"]));
         }
         if job_template.is_some() {

@@ -93,7 +93,7 @@ async fn going_away(consul: &Consul) {
         Side::led(Member::new("fail-away", "west", consul.address(), json!({})).await, &["a", "b"]).await;
     let (kept, stays) =
         Side::led(Member::new("fail-kept", "west", consul.address(), json!({})).await, &["a", "b"]).await;
-    kept.member.elect(json!({"whenStoreIsLost": "Keep"})).await;
+    kept.member.elect(json!({"sharedStore": {"whenLost": "Keep"}})).await;
 
     // Consul hangs, and continues with everything that it knew.
     consul.server(1).pause();

@@ -32,7 +32,7 @@ async function send(event) {
     own.action === 'switchover'
       ? ['switchover', {
           fromTerm: own.term,
-          toPod: own.to || null,
+          toPodName: own.to || null,
           force: own.force,
           notBeforeTime: own.at ? new Date(own.at).toISOString() : null,
           deadlineSeconds: own.deadline ? Number(own.deadline) : null,

@@ -1,4 +1,4 @@
-//! Reads spec.candidates: the lock that lictor follows, and how its holder maps to a pod.
+//! Reads spec.followedLock: the lock that lictor follows, and how its holder maps to a pod.
 
 use lictor_core::{IdentityPattern, IdentityRule, IdentitySource, Key, fits};
 
@@ -24,11 +24,10 @@ impl Followed {
         expand: impl Fn(&str) -> String,
         namespace: &str,
     ) -> Result<Option<Self>, Refusal> {
-        let Some(candidates) = spec.candidates.as_ref().filter(|_| spec.elected_by == api::ElectedBy::Candidates)
-        else {
+        let Some(lock) = spec.followed_lock.as_ref().filter(|_| spec.elected_by == api::ElectedBy::Candidates) else {
             return Ok(None);
         };
-        let api::Candidates { lease, key, identity } = candidates;
+        let api::FollowedLock { lease, key, identity } = lock;
         let is_key = key.is_some();
         let key = match (lease, key, shared.filter(|shared| shared.has_followed_keys())) {
             (Some(lease), None, _) => Key::lease(namespace, &*lease.name),
@@ -40,21 +39,21 @@ impl Followed {
                 return Err(Refusal {
                     reason: "NoSuchStore",
                     message: format!(
-                        "spec.candidates.key is {key:?}, and the class {:?} keeps its locks in {}, where candidates hold \
+                        "spec.followedLock.key is {key:?}, and the class {:?} keeps its locks in {}, where candidates hold \
                          no keys: name a class with spec.consul or spec.bucket in spec.className",
                         class.name,
                         kind(shared)
                     ),
                 });
             }
-            _ => return Err(unclear("spec.candidates needs exactly one of lease and key")),
+            _ => return Err(unclear("spec.followedLock needs exactly one of lease and key")),
         };
         let beside = key.store == own.store && key.name.starts_with(&format!("{}/", own.name)) && is_key;
         if key == *own || beside {
             return Err(Refusal {
                 reason: "FollowsItself",
                 message: format!(
-                    "spec.candidates names {:?}, where lictor keeps its own record of this election: name the lock \
+                    "spec.followedLock names {:?}, where lictor keeps its own record of this election: name the lock \
                      that the candidates hold, or give the record another name with spec.key",
                     key.name
                 ),
@@ -65,13 +64,13 @@ impl Followed {
             (api::IdentityFrom::PodIP, _) => IdentitySource::PodIp,
             (api::IdentityFrom::Annotation, Some(annotation)) => IdentitySource::Annotation(annotation.clone()),
             (api::IdentityFrom::Annotation, None) => {
-                return Err(unclear("spec.candidates.identity.from is Annotation, and annotation is missing"));
+                return Err(unclear("spec.followedLock.identity.from is Annotation, and annotation is missing"));
             }
         };
         let pattern = match &identity.pattern {
             None => None,
             Some(text) => Some(IdentityPattern::parse(text).ok_or_else(|| {
-                unclear("spec.candidates.identity.pattern must contain {identity} exactly once, for example \"{identity}_*\"")
+                unclear("spec.followedLock.identity.pattern must contain {identity} exactly once, for example \"{identity}_*\"")
             })?),
         };
         Ok(Some(Self { key, rule: IdentityRule { source, pattern } }))
@@ -91,18 +90,18 @@ fn check_key(key: &str, class: &Class, expand: impl Fn(&str) -> String) -> Resul
         && key.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !valid {
         return Err(refused_key(format!(
-            "spec.candidates.key is {key:?}, which lictor can't follow: a key may have letters, digits, '/', \
+            "spec.followedLock.key is {key:?}, which lictor can't follow: a key may have letters, digits, '/', \
              '_', '-' and '.', and no '//', no '..' and no '/' at either end, for example report/.lock"
         )));
     }
     match class.follow_pattern.map(expand) {
         Some(pattern) if fits(&pattern, key) => Ok(()),
         Some(pattern) => Err(refused_key(format!(
-            "spec.candidates.key is {key:?}, and the class {name:?} lets elections follow only {pattern:?} here: \
+            "spec.followedLock.key is {key:?}, and the class {name:?} lets elections follow only {pattern:?} here: \
              write such a key"
         ))),
         None => Err(refused_key(format!(
-            "spec.candidates.key is {key:?}, and the class {name:?} lets elections follow no key: let an \
+            "spec.followedLock.key is {key:?}, and the class {name:?} lets elections follow no key: let an \
              administrator set its spec.followPattern, for example to \"services/{{namespace}}/*\""
         ))),
     }
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{Classes, DEFAULT_CONTROLLER, resolve};
 
-    fn read(candidates: &Value, class: &Value) -> Result<Followed, Refusal> {
+    fn read(lock: &Value, class: &Value) -> Result<Followed, Refusal> {
         let class = json!({
             "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "a"}, "spec": class,
         });
@@ -128,7 +127,7 @@ mod tests {
             "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"namespace": "shop", "name": "web"},
             "spec": {
                 "className": "a", "selector": {"matchLabels": {"app": "web"}},
-                "electedBy": "Candidates", "candidates": candidates,
+                "electedBy": "Candidates", "followedLock": lock,
             },
         });
         let resolved = resolve(&serde_json::from_value(election).unwrap(), &classes, DEFAULT_CONTROLLER).unwrap()?;

@@ -11,7 +11,7 @@ pub enum ElectedBy {
     /// lictor elects one of the eligible candidates.
     #[default]
     Operator,
-    /// The candidates elect the leader themselves: the holder of the lock in spec.candidates.
+    /// The candidates elect the leader themselves: the holder of the lock in spec.followedLock.
     Candidates,
 }
 
@@ -20,9 +20,9 @@ pub enum ElectedBy {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.lease) != has(self.key)")
-        .message("spec.candidates needs exactly one of lease and key: write for example lease: {name: web-lock}")
+        .message("spec.followedLock needs exactly one of lease and key: write for example lease: {name: web-lock}")
 )]
-pub struct Candidates {
+pub struct FollowedLock {
     /// A Lease of this namespace that the candidates hold, as client-go's LeaseLock and lictor agent do. Can't be the
     /// Lease in which lictor keeps its own record of this election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct Candidates {
 pub struct FollowedLease {
     /// The name of the Lease, at most 253 lower-case letters, digits, '-' and '.'.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("candidates.lease.name is not a valid name for a Lease: write lower-case letters, digits, '-' and '.', for example web-lock"))]
+    #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("followedLock.lease.name is not a valid name for a Lease: write lower-case letters, digits, '-' and '.', for example web-lock"))]
     pub name: String,
 }
 
@@ -56,9 +56,9 @@ pub struct FollowedLease {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.from) && self.from == 'Annotation') == has(self.annotation)")
-        .message("candidates.identity.annotation is for from: Annotation, which needs it: write for example {from: Annotation, annotation: example.com/member}"),
+        .message("followedLock.identity.annotation is for from: Annotation, which needs it: write for example {from: Annotation, annotation: example.com/member}"),
     validation = Rule::new("!has(self.pattern) || self.pattern.split('{identity}').size() == 2")
-        .message("candidates.identity.pattern must contain {identity} exactly once, in place of the pod's name, address or annotation: write for example \"{identity}_*\"")
+        .message("followedLock.identity.pattern must contain {identity} exactly once, in place of the pod's name, address or annotation: write for example \"{identity}_*\"")
 )]
 pub struct Identity {
     /// The content of the holder's name. PodName (default): the pod's name, alone or followed by _ and any characters.
