@@ -32,12 +32,17 @@ says_format() {
   says "its format: $found" grep -qxE "$1" <<<"$found"
 }
 
+# Prints the name of the archive for a system and architecture, and fails if there is none.
+archive_of() { compgen -G "*lictor-$version-$1.*" | grep -E '\.(tar\.gz|zip)$'; }
+
 cd "$files"
 says 'SHA256SUMS is right' sha256sum --check --strict SHA256SUMS
 says 'SHA256SUMS has all files' diff <(find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | sort) <(sed 's/^[^ ]* .//' SHA256SUMS)
 
 says "lictor-$version.tgz is a chart for Helm" "$helm" lint "lictor-$version.tgz"
 says "lictor-$version.tgz installs this version" grep -qE "^appVersion: \"?$version\"?\$" <("$helm" show chart "lictor-$version.tgz")
+says "lictor-$version.tgz tells Artifact Hub the image with its registry and digest" \
+  grep -qE "image: \"[^/\"]+/[^@\"]+:$version@sha256:[0-9a-f]{64}\"" <("$helm" show chart "lictor-$version.tgz")
 says "lictor-$version.tgz names $source" grep -qx "home: $source" <("$helm" show chart "lictor-$version.tgz")
 
 # Users of the chart or of install.yaml need not know where the image is.
@@ -58,23 +63,30 @@ says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 mkdir "$directory/schema"
 cp "$schemas"/{bom-1.5,spdx}.schema.json "$directory/schema"
 cp "$schemas/jsf-0.82.schemax.json" "$directory/schema/jsf-0.82.schema.json"
-says "lictor-$version.cdx.json fits CycloneDX' schema" \
-  "$jv" --map "http://cyclonedx.org/schema/=$directory/schema/" "$directory/schema/bom-1.5.schema.json" "lictor-$version.cdx.json"
-for crate in lictor kube rustls tokio; do
-  says "lictor-$version.cdx.json names $crate" grep -q "\"name\": \"$crate\"" "lictor-$version.cdx.json"
+boms=()
+for platform in {linux,darwin,windows}-{amd64,arm64}; do
+  archive=$(archive_of "$platform") || continue
+  bom=lictor-$version-$platform.cdx.json
+  says "$archive has an SBOM" test -f "$bom"
+  boms+=("$bom")
+  for crate in lictor kube rustls tokio; do
+    says "$bom names $crate" grep -q "\"name\": \"$crate\"" "$bom"
+  done
+  # A dependency of the tests alone is in no program, and a directory's name would show where it was built.
+  for word in proptest stateright "$HOME"; do
+    says "$bom does not name $word" lacks "$word" "$bom"
+  done
 done
-# A dependency of the tests alone is in no program, and a directory's name would show where it was built.
-for word in proptest stateright "$HOME"; do
-  says "lictor-$version.cdx.json does not name $word" lacks "$word" "lictor-$version.cdx.json"
-done
+says "the SBOMs fit CycloneDX' schema" \
+  "$jv" --map "http://cyclonedx.org/schema/=$directory/schema/" "$directory/schema/bom-1.5.schema.json" "${boms[@]}"
 
 says 'lictor.yaml is a manifest for krew' "$validate" -manifest lictor.yaml -skip-install
 says 'lictor.yaml has nothing left to fill in' lacks '{' lictor.yaml
-for platform in "$@"; do says "there is an archive for $platform" compgen -G "*lictor-$version-$platform.*"; done
+for platform in "$@"; do says "there is an archive for $platform" archive_of "$platform"; done
 case $(uname -m) in x86_64) own=linux-amd64 ;; *) own=linux-arm64 ;; esac
 export KREW_NO_UPGRADE_CHECK=1
 for platform in {linux,darwin,windows}-{amd64,arm64}; do
-  archive=$(compgen -G "*lictor-$version-$platform.*" | grep -v '\.image\.tar$') || continue
+  archive=$(archive_of "$platform") || continue
   says "lictor.yaml has the sum of $archive" grep -q "$(sha256sum "$archive" | cut -d' ' -f1)" lictor.yaml
   export KREW_ROOT=$directory/krew-$platform KREW_OS=${platform%-*} KREW_ARCH=${platform#*-}
   says "krew installs $archive" "$krew" install --manifest lictor.yaml --archive "$archive"

@@ -5,7 +5,7 @@
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh plugins [SYSTEM-ARCHITECTURE...]  the kubectl plugin for macOS and Windows, or for these alone
 #   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
-#   hack/release.sh rest                              both, the man pages, the SBOM, krew's manifest of the existing archives, SHA256SUMS
+#   hack/release.sh rest                              both, the man pages, an SBOM of each archive, krew's manifest of the existing archives, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
 # SOURCE and REGISTRY, as in hack/addresses.sh: the chart names the repository, and krew finds the programs below it.
@@ -71,16 +71,20 @@ END
   esac
 }
 
-# Only what is compiled into the program, and nothing that only its tests need.
-sbom() {
-  local tool
+# Only what is compiled into the program of each archive, and nothing that only its tests need.
+sboms() {
+  local tool platform target
   tool=$(hack/cargo-tool.sh cargo-cyclonedx)
   mkdir "$directory/lictor"
   cp -r Cargo.toml Cargo.lock src crates "$directory/lictor"
-  # Without a time, a random number, and the directory's name.
-  (cd "$directory/lictor" && SOURCE_DATE_EPOCH=0 "$tool" cyclonedx --quiet --format json --spec-version 1.5 \
-    --target x86_64-unknown-linux-musl --override-filename sbom >&2)
-  sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version.cdx.json"
+  for platform in {linux,darwin,windows}-{amd64,arm64}; do
+    [ -f "$files/$(archive "$platform")" ] || continue
+    target=$(hack/target.sh --name "${platform#linux-}")
+    # Without a time, a random number, and the directory's name.
+    (cd "$directory/lictor" && SOURCE_DATE_EPOCH=0 "$tool" cyclonedx --quiet --format json --spec-version 1.5 \
+      --target "$target" --override-filename sbom >&2)
+    sed "s#file://$directory/lictor#file:///lictor#g" "$directory/lictor/sbom.json" >"$files/lictor-$version-$platform.cdx.json"
+  done
 }
 
 # The chart installs the image by its digest, so that users need not know where it is. The chart is packed again, because Helm keeps the
@@ -113,7 +117,7 @@ chart() {
   "$helm" package "$directory/source/lictor" --destination "$directory" >/dev/null
   mkdir -p "$directory/chart" "$to"
   tar -C "$directory/chart" -xzf "$directory/lictor-$version.tgz"
-  sed -i "s#https://example.com/lictor#$source#g" "$directory/chart/lictor/Chart.yaml"
+  sed -i "s#https://example.com/lictor#$source#g; s#image: \"lictor:$version\"#image: \"$image:$version@$digest\"#" "$directory/chart/lictor/Chart.yaml"
   # On Artifact Hub, a link can't lead to a file beside the chart.
   sed -i "s#](\.\./\.\./docs/#](${DOCUMENTS:-$source/blob/HEAD/docs}/#g" "$directory/chart/lictor/README.md"
   [ -z "$registry" ] || sed -i "s#oci://\$REGISTRY/#oci://$registry/#" "$directory/chart/lictor/README.md"
@@ -158,7 +162,7 @@ case ${1:-} in
     ;;
   chart) [ $# = 2 ] || usage; chart "$2" ;;
   rest)
-    sbom; chart "$files"; manuals; krew
+    sboms; chart "$files"; manuals; krew
     (cd "$files" && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | sort | xargs sha256sum >"$directory/sums" && mv "$directory/sums" SHA256SUMS)
     echo "$files:"
     (cd "$files" && wc -c -- *)

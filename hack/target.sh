@@ -4,8 +4,11 @@
 #
 #   hack/target.sh [ARCHITECTURE]     amd64 or arm64, for Linux. Default: this machine's
 #   hack/target.sh SYSTEM-ARCHITECTURE     darwin or windows: there zig is the compiler, and hack/plugin.sh brings it
+#   hack/target.sh --name …                only the target's name
 set -euo pipefail
 
+only_name=''
+[ "${1:-}" != --name ] || { only_name=yes; shift; }
 case ${1:-$(uname -m)} in
   amd64 | x86_64) target=x86_64-unknown-linux-musl ;;
   arm64 | aarch64) target=aarch64-unknown-linux-musl ;;
@@ -15,6 +18,8 @@ case ${1:-$(uname -m)} in
   windows-arm64) target=aarch64-pc-windows-gnullvm ;;
   *) echo "hack/target.sh: '$1' is not built: amd64, arm64, darwin-amd64, darwin-arm64, windows-amd64 or windows-arm64" >&2; exit 2 ;;
 esac
+
+[ -z "$only_name" ] || { echo "$target"; exit; }
 
 compiler=zig
 if [[ $target = *-linux-* ]]; then

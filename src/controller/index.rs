@@ -10,6 +10,7 @@ mod mentions;
 mod naming;
 mod nodes;
 mod objects;
+mod offers;
 mod pods;
 mod remains;
 mod routing;
@@ -32,6 +33,7 @@ use self::naming::Filed;
 use self::nodes::Nodes;
 pub(super) use self::objects::OfElection;
 use self::objects::{Content, Objects};
+use self::offers::Offers;
 use self::pods::Pods;
 use self::remains::Remains;
 use self::routing::{Services, Slices};
@@ -44,6 +46,9 @@ use super::names::{ElectionId, ElectionName, Namespace};
 pub(super) struct Index {
     controller: String,
     operator_id: String,
+    /// What administrators offer to which namespaces.
+    pub(super) offers: Offers,
+    /// The classes, each with all the namespaces that may use it.
     pub(super) classes: Classes,
     /// Deleted classes that still serve elections, as they were last seen.
     departed: Classes,
@@ -82,6 +87,7 @@ impl Index {
         Self {
             controller,
             operator_id,
+            offers: Offers::default(),
             classes: Classes::new(),
             departed: Classes::new(),
             objects: Objects::default(),
@@ -100,8 +106,20 @@ impl Index {
     }
 
     pub(super) fn remains(&mut self) -> Remains<'_> {
-        let Self { controller, operator_id, classes, departed, objects, locks, filed, unclaimed, following, .. } = self;
-        let elections = Elections { controller, classes, departed, objects, filed, locks, following };
+        let Self {
+            controller,
+            operator_id,
+            offers,
+            classes,
+            departed,
+            objects,
+            locks,
+            filed,
+            unclaimed,
+            following,
+            ..
+        } = self;
+        let elections = Elections { controller, offers, classes, departed, objects, filed, locks, following };
         Remains { operator_id, acts: self.acts, unclaimed, elections }
     }
 

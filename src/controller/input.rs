@@ -3,8 +3,8 @@
 use futures::StreamExt;
 use lictor_api::{ElectionClass, LeaderElection, Switchover};
 use lictor_core::{
-    Failure, FollowedLock, Key, Node, OpId, Outcome, Pod, ProbeFailure, Slice, TitleRead, Uid, Version, WorkloadId,
-    WorkloadKind,
+    Failure, FollowedLock, Key, Node, OpId, Outcome, Pairs, Pod, ProbeFailure, Slice, TitleRead, Uid, Version,
+    WorkloadId, WorkloadKind,
 };
 use lictor_kubernetes::Change;
 use lictor_locks::lease::ClaimUpdate;
@@ -24,6 +24,8 @@ pub enum Input {
     Nodes(Change<(String, Node)>),
     /// Classes, each with its name.
     Classes(Change<(String, ElectionClass)>),
+    /// The labels of namespaces, each with the name.
+    Labels(Change<(String, Pairs)>),
     /// Elections.
     Elections(Change<(Version, Uid, LeaderElection)>),
     /// Switchovers.

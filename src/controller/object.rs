@@ -129,6 +129,15 @@ impl ElectionObject {
         self.resolved = resolved.map(|resolved| resolved.map(Arc::new));
     }
 
+    /// Adds why lictor can't tell whom a class is offered to, if the election is refused because it seems not to be offered to it.
+    pub(super) fn explain_offer(&mut self, unreadable: &str) {
+        if let Some(Err(refusal)) = &mut self.resolved
+            && refusal.reason == "ClassNotOffered"
+        {
+            refusal.message = format!("{}. lictor can't read the labels of namespaces: {unreadable}", refusal.message);
+        }
+    }
+
     /// Whether the user has named this class, or has named none while no other class is the default.
     fn may_be_served_by(&self, class: &str, classes: &Classes) -> bool {
         self.seen.spec.class_name.as_deref().map_or_else(|| !has_default(classes), |name| name == class)

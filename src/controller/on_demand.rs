@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::input::{Input, forward};
 use super::names::{Coverage, Namespace};
-use crate::kubernetes::{Namespaces, watch_services, watch_slices, watch_workloads};
+use crate::kubernetes::{Namespaces, watch_labels, watch_services, watch_slices, watch_workloads};
 
 /// How long a departing election waits for a watch that has never worked, because the API server may just have been started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +27,8 @@ pub(super) enum Watched {
     Services,
     /// The `EndpointSlice`s that lictor writes.
     Slices,
+    /// The labels of namespaces.
+    Labels,
 }
 
 /// The watches that have begun, and their problems.
@@ -58,12 +60,21 @@ impl OnDemandWatches {
         }
     }
 
+    /// Whether such a watch has begun.
+    pub(super) fn has_begun(&self, watched: Watched) -> bool {
+        self.begun.contains_key(&watched)
+    }
+
     /// Begins these watches, unless they run already.
     pub(super) fn begin(&mut self, all: impl IntoIterator<Item = Watched>) {
         for watched in all {
             if let Entry::Vacant(vacant) = self.begun.entry(watched) {
                 vacant.insert(monotonic());
-                self.missing.extend(self.namespaces.scopes().into_iter().map(|scope| (watched, Coverage::from(scope))));
+                let coverage: Vec<Coverage> = match watched {
+                    Watched::Labels => vec![Coverage::CLUSTER],
+                    _ => self.namespaces.scopes().into_iter().map(Coverage::from).collect(),
+                };
+                self.missing.extend(coverage.into_iter().map(|coverage| (watched, coverage)));
                 self.watch(watched);
             }
         }
@@ -78,6 +89,7 @@ impl OnDemandWatches {
             }
             Watched::Services => forward(sender, watch_services(client, namespaces).map(Input::Services)),
             Watched::Slices => forward(sender, watch_slices(client, namespaces).map(Input::Slices)),
+            Watched::Labels => forward(sender, watch_labels(client).map(Input::Labels)),
         }
     }
 

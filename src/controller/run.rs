@@ -30,7 +30,7 @@ use super::steps::{
 };
 use super::stores::{ClassStores, Context};
 use super::switchover::Written;
-use super::sync::Sync;
+use super::sync::{LABELS, Sync};
 use super::timers::{Moment, Soonest, Timers};
 use crate::kubernetes::{
     Namespaces, ServiceWrite, resource_name, watch_classes, watch_elections, watch_nodes, watch_pods, watch_switchovers,
@@ -262,6 +262,10 @@ impl Controller {
                 self.index.apply_nodes(change);
             }
             Input::Classes(change) => self.take_classes(change),
+            Input::Labels(change) => {
+                self.note_on_demand(Watched::Labels, LABELS, &change);
+                self.index.elections().apply_labels(change);
+            }
             Input::Elections(change) => self.take_elections(change),
             Input::Switchovers(change) => {
                 self.note("switchovers", &change);
@@ -376,9 +380,14 @@ impl Controller {
     fn take_classes(&mut self, change: Change<(String, ElectionClass)>) {
         self.note("electionclasses", &change);
         self.index.elections().apply_classes(change);
-        self.classes.apply(&self.index.classes);
-        let index = &self.index;
-        for id in self.stores.apply(&index.classes, |id| index.locks.holds_any(id) || index.objects.uses(id)) {
+        let (index, classes) = (&self.index, self.index.offers.written());
+        if index.offers.by_label() && !self.watches.has_begun(Watched::Labels) {
+            // Until the labels are known, no election is decided, because a refused one would let a younger one have its pods.
+            self.sync.expect(LABELS);
+            self.watches.begin([Watched::Labels]);
+        }
+        self.classes.apply(classes);
+        for id in self.stores.apply(classes, |id| index.locks.holds_any(id) || index.objects.uses(id)) {
             self.shared.add(id, monotonic());
         }
     }

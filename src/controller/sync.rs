@@ -11,7 +11,9 @@ use crate::telemetry::{Health, Metrics};
 
 /// The resources that an operator can do without if it lacks the right. Without nodes, the operator notices a lost node later, by the
 /// conditions of the node's pods. Without classes, only the built-in one is served. Without Switchovers or their CRD, there are none.
-const OPTIONAL: [&str; 3] = ["nodes", "electionclasses", SWITCHOVERS];
+const OPTIONAL: [&str; 4] = ["nodes", "electionclasses", SWITCHOVERS, LABELS];
+/// The labels of namespaces, which only some classes need. Without them, these classes are offered by name alone.
+pub(super) const LABELS: &str = "namespaces";
 /// The kind that was added later, so that its CRD may be missing after an upgrade.
 const SWITCHOVERS: &str = "switchovers";
 
@@ -51,6 +53,12 @@ impl Sync {
     /// Expects all lists again.
     pub(super) fn begin_anew(&mut self, namespaces: &Namespaces) {
         self.missing = first_lists(namespaces);
+        self.tell();
+    }
+
+    /// Expects one more list of the whole cluster.
+    pub(super) fn expect(&mut self, resource: &'static str) {
+        self.missing.insert((resource, Coverage::CLUSTER));
         self.tell();
     }
 

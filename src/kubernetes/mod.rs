@@ -40,5 +40,5 @@ pub use secrets::{SecretChange, SecretData, watch_secrets};
 pub use services::{ServiceDefect, ServiceObject, ServiceSelector, list_services, watch_services};
 pub use slices::{Leftovers, NamedBySlice, SliceWriter, Slices, foreign_slices, list_slices, watch_slices};
 pub use switchovers::Switchovers;
-pub use watch::{watch_classes, watch_elections, watch_nodes, watch_pods, watch_switchovers};
+pub use watch::{watch_classes, watch_elections, watch_labels, watch_nodes, watch_pods, watch_switchovers};
 pub use workloads::{Answer, FIELD_MANAGER, WorkloadObject, Workloads, resource_name, watch_workloads};

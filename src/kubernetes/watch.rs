@@ -4,11 +4,12 @@ use std::fmt::Debug;
 
 use futures::stream::{BoxStream, select_all};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use lictor_api::{ElectionClass, LeaderElection, Switchover};
-use lictor_core::{Node, Pod, Uid, Version};
+use lictor_core::{Node, Pairs, Pod, Uid, Version};
 use lictor_kubernetes::{Change, LARGE_PAGE, Pages, changes, changes_in_pages, version_of};
 use serde::de::DeserializeOwned;
 
@@ -69,6 +70,13 @@ where
         changes_in_pages(pages, resource, scope, api, ListParams::default(), slim)
     };
     select_all(apis.map(list)).boxed()
+}
+
+/// Watches the labels of namespaces, each with the namespace's name.
+pub fn watch_labels(client: &Client) -> BoxStream<'static, Change<(String, Pairs)>> {
+    changes("namespaces", None, Api::all(client.clone()), ListParams::default(), |namespace: Namespace| {
+        (namespace.name_any(), namespace.metadata.labels.unwrap_or_default().into())
+    })
 }
 
 /// Watches classes, each with its name.

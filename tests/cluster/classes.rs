@@ -94,3 +94,29 @@ async fn each_secret_is_followed_through_its_life() {
     secrets.delete("token", &DeleteParams::default()).await.expect("it can be deleted");
     assert_eq!(next().await, (own, SecretChange::Absent));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_is_offered_to_namespaces_by_their_labels() {
+    let lab = Lab::new("class-labels").await;
+    let _operator = lab.operator(&[]);
+    let name = format!("labelled-{}", lab.namespace);
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": name},
+        "spec": {"lease": {}, "allowedNamespaces": {"selector": {"matchLabels": {"team": lab.namespace}}}},
+    });
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("a class can be made");
+    lab.ready_pods(&["a", "b"]).await;
+    lab.elect(json!({"className": name})).await;
+    let label = |label: &str| {
+        lab.try_kubectl(&["label", "namespace", &lab.namespace, label], None).expect("a namespace can be labelled")
+    };
+    let message = lab.wait_condition("web", "Ready", "False", "ClassNotOffered").await;
+    assert!(message.contains("give it the labels there"), "{message}");
+    label(&format!("team={}", lab.namespace));
+    lab.wait_any_leader().await;
+    label("team-");
+    lab.wait_condition("web", "Ready", "False", "ClassNotOffered").await;
+    label(&format!("team={}", lab.namespace));
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    lab.try_kubectl(&["delete", "lec", &name], None).expect("a class can be deleted");
+}

@@ -117,7 +117,7 @@ pub fn class(name: &str) -> Value {
         },
         "spec": {
             "controller": "lictor.dev/operator", "keyTemplate": "services/{namespace}/{name}/leader", "keyPattern": "services/*",
-            "followPattern": "services/*", "allowedNamespaces": ["shop"], "allowedWorkloads": "All",
+            "followPattern": "services/*", "allowedNamespaces": {"names": ["shop"]}, "allowedWorkloads": "All",
             "consul": {
                 "address": "https://consul.example:8501", "clusterName": "west", "datacenter": "dc1", "namespace": "a", "partition": "b",
                 "tls": {"caSecretRef": {"namespace": "x", "name": "ca", "key": "k"}, "certSecretRef": {"name": "c"}, "serverName": "s"},

@@ -10,6 +10,7 @@ use super::consul::{ConsulStatus, ConsulStore};
 use super::hub::HubStore;
 use super::lenient::lenient;
 use super::objects::ObjectsStatus;
+use super::selector::LabelSelector;
 
 /// The class of an election that names none, if no class is marked as the default.
 pub const BUILT_IN_CLASS: &str = "lease";
@@ -141,10 +142,9 @@ pub struct ElectionClassSpec {
     #[schemars(length(min = 1, max = 512))]
     pub follow_pattern: Option<String>,
 
-    /// The namespaces whose elections may use this class. Default: all namespaces.
+    /// The namespaces whose elections may use this class, by name, by label, or both. Default: all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
-    pub allowed_namespaces: Option<Vec<String>>,
+    pub allowed_namespaces: Option<AllowedNamespaces>,
 
     /// The workloads that elections of this class may list in spec.workloads. All (default): any workloads of their
     /// namespace. Existing: no jobTemplate, because with a jobTemplate anyone who may create elections can run pods as
@@ -170,9 +170,15 @@ impl ElectionClassSpec {
         }
     }
 
-    /// Returns whether elections of a namespace may use this class.
+    /// Returns whether elections of a namespace may use this class. Of a class that selects namespaces by their labels,
+    /// this knows those that [`super::with_selected`] has named.
     pub fn is_offered_to(&self, namespace: &str) -> bool {
-        self.allowed_namespaces.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name == namespace))
+        self.allowed_namespaces.as_ref().is_none_or(|allowed| allowed.names.iter().any(|name| name == namespace))
+    }
+
+    /// Returns whether this class selects namespaces by their labels.
+    pub fn selects_namespaces(&self) -> bool {
+        self.allowed_namespaces.as_ref().is_some_and(|allowed| allowed.selector.is_some())
     }
 
     /// Returns the template for the names of locks: the class's own, or the default of its store.
@@ -181,6 +187,25 @@ impl ElectionClassSpec {
         let default = if is_shared { shared_template!() } else { lease_template!() };
         self.key_template.as_deref().unwrap_or(default)
     }
+}
+
+/// Namespaces by name, by label, or both.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.selector) || (has(self.names) && size(self.names) > 0)")
+        .message("allowedNamespaces is empty, and would allow no namespace: write names, for example {names: [shop]}, or selector, for example {selector: {matchLabels: {team: shop}}}, or leave it out to allow all")
+)]
+pub struct AllowedNamespaces {
+    /// The names of allowed namespaces. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub names: Vec<String>,
+
+    /// Allows the namespaces with these labels, also those that get them later. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+    pub selector: Option<LabelSelector>,
 }
 
 /// The workloads that elections of a class may list in spec.workloads.

@@ -13,6 +13,7 @@ use super::followed_lock::{ElectedBy, FollowedLock, FollowedLockStatus};
 use super::lenient::lenient;
 use super::probe::Probe;
 use super::reserved;
+use super::selector::{LabelSelector, map_of_strings, short_values};
 use super::service::LeaderService;
 use super::workload::{Workload, WorkloadsStatus};
 
@@ -110,7 +111,7 @@ pub struct LeaderElectionSpec {
     /// candidate here. Use this for an election between clusters that share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-    pub selector: Option<PodSelector>,
+    pub selector: Option<LabelSelector>,
 
     /// The name of the lock in its store: the name of the Lease, or the key in Consul, a bucket or a hub. It must match the
     /// keyPattern of the class. Default: the name that the keyTemplate of the class gives, which by default is {name} for
@@ -212,60 +213,6 @@ pub enum FirstTerm {
     One,
     /// The number of seconds from the beginning of 2026 until the election was created.
     CreationTime,
-}
-
-/// Selects pods by their labels. A pod must meet all requirements.
-#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
-        .message("the selector is empty and would match every pod of the namespace: write matchLabels, for example {app: web}"),
-    validation = Rule::new("!has(self.matchLabels) || self.matchLabels.all(k, !format.qualifiedName().validate(k).hasValue() && !format.labelValue().validate(self.matchLabels[k]).hasValue())")
-        .message("matchLabels has a name or a value that is not valid for a label in Kubernetes: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example {app: web}"),
-    validation = Rule::new("!has(self.matchExpressions) || self.matchExpressions.all(e, !format.qualifiedName().validate(e.key).hasValue() && (!has(e.values) || e.values.all(v, !format.labelValue().validate(v).hasValue())))")
-        .message("matchExpressions has a key or a value that is not valid for a label in Kubernetes: write at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit, for example {key: tier, operator: In, values: [front]}")
-)]
-pub struct PodSelector {
-    /// The labels that a pod must have, with these values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 16), schema_with = "short_values")]
-    pub match_labels: BTreeMap<String, String>,
-
-    /// Further requirements for a pod's labels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    pub match_expressions: Vec<PodSelectorRequirement>,
-}
-
-/// One requirement for one label.
-#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("self.operator in ['In', 'NotIn'] ? (has(self.values) && size(self.values) > 0) : (!has(self.values) || size(self.values) == 0)")
-        .message("values is for the operators In and NotIn, which need at least one value; Exists and DoesNotExist take none")
-)]
-pub struct PodSelectorRequirement {
-    /// The label's name.
-    #[schemars(length(min = 1, max = 317))]
-    pub key: String,
-
-    /// How lictor compares the label with the values.
-    pub operator: PodSelectorOperator,
-
-    /// The values for In and NotIn: at most 32, each of at most 63 characters.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), inner(length(max = 63)))]
-    pub values: Vec<String>,
-}
-
-/// How lictor compares a label: In and NotIn test its value, Exists and DoesNotExist whether the pod has it.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are Kubernetes' own")]
-pub enum PodSelectorOperator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
 }
 
 /// Which candidates may be elected.
@@ -704,19 +651,6 @@ fn yes() -> bool {
     true
 }
 
-fn short_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    map_of_strings(63)
-}
-
 fn annotation_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     map_of_strings(LONGEST_VALUE)
-}
-
-/// Returns the schema of a map whose values have a limited length. The API server estimates the cost of a CEL rule from
-/// such limits, and refuses a map without them.
-fn map_of_strings(longest: usize) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "additionalProperties": {"type": "string", "maxLength": longest},
-    })
 }

@@ -15,6 +15,7 @@ mod objects;
 mod probe;
 mod reserved;
 mod resolve;
+mod selector;
 mod service;
 mod shared;
 mod switchover;
@@ -22,8 +23,8 @@ mod workload;
 
 pub use bucket::BucketStore;
 pub use class::{
-    AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass, ElectionClassSpec,
-    ElectionClassStatus, LeaseStore,
+    AllowedNamespaces, AllowedWorkloads, BUILT_IN_CLASS, DEFAULT_CLASS_ANNOTATION, DEFAULT_CONTROLLER, ElectionClass,
+    ElectionClassSpec, ElectionClassStatus, LeaseStore,
 };
 pub use conditions::{
     ACCEPTED, COMPLETE, DOCUMENTS, ELECTED, FAILED, PAUSED, PENDING, READY, ROUTED, STALLED, STORE_REACHABLE,
@@ -33,8 +34,8 @@ pub use consul::{ConsulLogin, ConsulNode, ConsulRecord, ConsulSessions, ConsulSt
 pub use crds::{VERSION_ANNOTATION, as_yaml, crds, crds_as_yaml};
 pub use election::{
     CandidateCount, ConsulService, Eligibility, FirstTerm, FormerLeader, Handover, HandoverOrder, HistoryEntry, Leader,
-    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, PodSelector, PodSelectorOperator,
-    PodSelectorRequirement, Preemption, Preference, SharedStore, Spread, WhenLabelInUse, WhenLost,
+    LeaderElection, LeaderElectionSpec, LeaderElectionStatus, Marking, NumberOrder, Preemption, Preference,
+    SharedStore, Spread, WhenLabelInUse, WhenLost,
 };
 pub use followed_lock::{ElectedBy, FollowedLease, FollowedLock, FollowedLockStatus, Identity, IdentityFrom};
 pub use hold::{ended, held_until, hold, left, says};
@@ -42,10 +43,11 @@ pub use hub::HubStore;
 pub use objects::{ObjectSessions, ObjectsCluster, ObjectsStatus};
 pub use probe::{Grpc, HeldConnection, HttpGet, HttpHeader, HttpScheme, LikeReadiness, Probe, TcpSocket};
 pub use resolve::{
-    Asked, BucketPlace, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, HubPlace, ObjectClass,
-    ObjectPlace, Probe as ResolvedProbe, Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared, SharedClass,
-    TlsSources, WorkloadRule, has_default, markings, resolve, shared_class,
+    Asked, BucketPlace, Classes, ClusterRule, ConsulClass, Credentials, Followed, Held, HubPlace, NamespaceLabels,
+    ObjectClass, ObjectPlace, Probe as ResolvedProbe, Refusal, Resolved, SecretId, SecretKey, SessionNode, Shared,
+    SharedClass, TlsSources, WorkloadRule, has_default, markings, resolve, shared_class, with_selected,
 };
+pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use service::{IpFamily, IpFamilyPolicy, LeaderService, LeaderServicePort, LeaderServiceType, Protocol};
 pub use shared::{LockPolicy, LostCluster, SecretKeyRef, SecretRef};
 pub use switchover::{Switchover, SwitchoverPod, SwitchoverSpec, SwitchoverStatus};

@@ -25,6 +25,21 @@ pub use shared::{
 /// All classes by name.
 pub type Classes = BTreeMap<String, ElectionClass>;
 
+/// The labels of each namespace, by its name.
+pub type NamespaceLabels = BTreeMap<String, lictor_core::Pairs>;
+
+/// Returns the classes, each with the names of the namespaces that it selects by their labels.
+pub fn with_selected(classes: &Classes, namespaces: &NamespaceLabels) -> Classes {
+    let mut classes = classes.clone();
+    for allowed in classes.values_mut().filter_map(|class| class.spec.allowed_namespaces.as_mut()) {
+        let Some(selector) = allowed.selector.as_ref().map(resolve_selector) else { continue };
+        let selected = namespaces.iter().filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| name);
+        let new: Vec<String> = selected.filter(|name| !allowed.names.contains(name)).cloned().collect();
+        allowed.names.extend(new);
+    }
+    classes
+}
+
 /// The spec of an election, as valid values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
@@ -144,7 +159,7 @@ pub fn resolve(election: &LeaderElection, classes: &Classes, controller: &str) -
             reason: "ClassNotOffered",
             message: format!(
                 "the ElectionClass {name:?} is not offered to the namespace {namespace:?}: {instead}let an \
-                 administrator add it to the class's spec.allowedNamespaces"
+                 administrator add it to the class's spec.allowedNamespaces, or give it the labels there"
             ),
         }));
     }
@@ -423,14 +438,14 @@ fn is_lease_name(name: &str) -> bool {
         })
 }
 
-fn resolve_selector(selector: &api::PodSelector) -> lictor_core::Selector {
-    let requirement = |requirement: &api::PodSelectorRequirement| lictor_core::Requirement {
+fn resolve_selector(selector: &api::LabelSelector) -> lictor_core::Selector {
+    let requirement = |requirement: &api::LabelRequirement| lictor_core::Requirement {
         key: requirement.key.clone(),
         operator: match requirement.operator {
-            api::PodSelectorOperator::In => lictor_core::Operator::In,
-            api::PodSelectorOperator::NotIn => lictor_core::Operator::NotIn,
-            api::PodSelectorOperator::Exists => lictor_core::Operator::Exists,
-            api::PodSelectorOperator::DoesNotExist => lictor_core::Operator::DoesNotExist,
+            api::LabelOperator::In => lictor_core::Operator::In,
+            api::LabelOperator::NotIn => lictor_core::Operator::NotIn,
+            api::LabelOperator::Exists => lictor_core::Operator::Exists,
+            api::LabelOperator::DoesNotExist => lictor_core::Operator::DoesNotExist,
         },
         values: requirement.values.clone(),
     };
@@ -578,7 +593,7 @@ mod tests {
 
     #[test]
     fn a_class_serves_the_namespaces_to_which_it_is_offered() {
-        let to = |names: &[&str]| classes(&[("a", true, json!({"lease": {}, "allowedNamespaces": names}))]);
+        let to = |names: &[&str]| classes(&[("a", true, json!({"lease": {}, "allowedNamespaces": {"names": names}}))]);
         assert_eq!(outcome(json!({}), &to(&["bank", "shop"])), Ok(("a".into(), "web".into())));
         // Not another class in silence: its locks may be elsewhere.
         assert_eq!(outcome(json!({}), &to(&["bank"])), Err("ClassNotOffered"));
@@ -586,9 +601,18 @@ mod tests {
         let message = resolve(&election(json!({"className": "a"})), &to(&["bank"]), DEFAULT_CONTROLLER);
         let message = message.and_then(Result::err).map(|refusal| refusal.message).unwrap_or_default();
         assert!(message.contains("write one of lease into spec.className"), "{message}");
-        let all = classes(&[("lease", false, json!({"lease": {}, "allowedNamespaces": ["bank"]}))]);
+        let all = classes(&[("lease", false, json!({"lease": {}, "allowedNamespaces": {"names": ["bank"]}}))]);
         assert_eq!(outcome(json!({}), &all), Err("ClassNotOffered"), "the built-in class can be taken away");
-        let foreign = json!({"lease": {}, "controller": "example.com/other", "allowedNamespaces": ["bank"]});
+        let labelled =
+            json!({"lease": {}, "allowedNamespaces": {"names": ["bank"], "selector": {"matchLabels": {"team": "a"}}}});
+        let labelled = classes(&[("lease", false, labelled)]);
+        let labels = |team: &str| -> Classes {
+            let pairs = lictor_core::Pairs::from([("team".into(), team.into())]);
+            with_selected(&labelled, &NamespaceLabels::from([("shop".into(), pairs)]))
+        };
+        assert!(outcome(json!({}), &labels("a")).is_ok(), "the label comes and goes");
+        assert_eq!(outcome(json!({}), &labels("b")), Err("ClassNotOffered"));
+        let foreign = json!({"lease": {}, "controller": "example.com/other", "allowedNamespaces": {"names": ["bank"]}});
         assert_eq!(outcome(json!({}), &classes(&[("a", true, foreign)])), Err("elsewhere"), "another lictor says it");
     }
 

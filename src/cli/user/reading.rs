@@ -11,12 +11,13 @@ use k8s_openapi::api::authorization::v1::{
     SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover};
+use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover, with_selected};
 use lictor_core::{
     Failure, Instant, Key, Node, OtherLeader, Pod, Selector, Stored, Timestamp, Unavailable, WorkloadId, WorkloadKind,
 };
@@ -156,7 +157,21 @@ impl Reader {
             let forbidden = matches!(&error, kube::Error::Api(status) if status.is_forbidden());
             (told("list", "electionclasses", &error), forbidden)
         })?;
-        Ok(listed.items.into_iter().map(|class| (class.name_any(), class)).collect())
+        let mut classes: Classes = listed.items.into_iter().map(|class| (class.name_any(), class)).collect();
+        if classes.values().all(|class| !class.spec.selects_namespaces()) {
+            return Ok(classes);
+        }
+        let api: Api<k8s::Namespace> = Api::all(self.client.clone());
+        let Ok(listed) = within(self.timeout, api.list_metadata(&ListParams::default())).await else {
+            // Nothing is known of the labels, and the operator says in the status whether it refuses an election.
+            for class in classes.values_mut().filter(|class| class.spec.selects_namespaces()) {
+                class.spec.allowed_namespaces = None;
+            }
+            return Ok(classes);
+        };
+        let labels =
+            |one: PartialObjectMeta<k8s::Namespace>| (one.name_any(), one.metadata.labels.unwrap_or_default().into());
+        Ok(with_selected(&classes, &listed.items.into_iter().map(labels).collect()))
     }
 
     /// Lists the pods that a selector matches.

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use lictor_api::{Classes, ElectionClass};
-use lictor_core::Locks;
+use lictor_core::{Locks, Pairs};
 use lictor_kubernetes::Change;
 
 use super::conflicts::mark_neighbours;
 use super::mentions::Mention;
 use super::naming::{Filed, named_by};
 use super::objects::Objects;
+use super::offers::Offers;
 use super::pods::{gather_members, link};
 use crate::controller::entry::Entry;
 use crate::controller::names::ElectionName;
@@ -17,6 +18,7 @@ use crate::controller::names::ElectionName;
 /// The part of the index that a change of an election or of a class may touch.
 pub(crate) struct Elections<'a> {
     pub(super) controller: &'a str,
+    pub(super) offers: &'a mut Offers,
     pub(super) classes: &'a mut Classes,
     pub(super) departed: &'a mut Classes,
     pub(super) objects: &'a mut Objects,
@@ -27,6 +29,20 @@ pub(crate) struct Elections<'a> {
 
 impl Elections<'_> {
     pub(crate) fn apply_classes(&mut self, change: Change<(String, ElectionClass)>) {
+        if self.offers.apply_classes(change) {
+            self.offer(false);
+        }
+    }
+
+    pub(crate) fn apply_labels(&mut self, change: Change<(String, Pairs)>) {
+        let before = self.offers.unreadable().map(str::to_owned);
+        if self.offers.apply_labels(change) {
+            self.offer(self.offers.unreadable() != before.as_deref());
+        }
+    }
+
+    /// Reads the elections again if a class, or what it offers to whom, has changed. `anew`: also if not.
+    fn offer(&mut self, anew: bool) {
         // This program itself writes a class's status, so the status changes nothing for the elections.
         let said = |classes: &Classes| -> Vec<_> {
             let class = |(name, class): (&String, &ElectionClass)| {
@@ -35,18 +51,8 @@ impl Elections<'_> {
             classes.iter().map(class).collect()
         };
         let before = said(self.classes);
-        let known = self.classes.clone();
-        match change {
-            Change::Applied((name, class)) => {
-                self.classes.insert(name, class);
-            }
-            Change::Deleted((name, _)) => {
-                self.classes.remove(&name);
-            }
-            Change::All(_, _, classes) => *self.classes = classes.into_iter().collect(),
-            Change::Rewound(_) | Change::Broken(..) | Change::Resumed(_) => return,
-        }
-        if said(self.classes) == before {
+        let known = std::mem::replace(self.classes, self.offers.classes());
+        if said(self.classes) == before && !anew {
             return;
         }
         let classes = &*self.classes;
@@ -110,6 +116,9 @@ impl Elections<'_> {
         let Some(entry) = content.elections.get_mut(&election.name) else { return };
         let before = named_by(&entry.object);
         entry.object.resolve(self.classes, self.departed, self.controller);
+        if let Some(why) = self.offers.unreadable() {
+            entry.object.explain_offer(why);
+        }
         self.filed.rename(election, &before, &named_by(&entry.object));
         self.filed.note_decided(election, Some(entry));
         self.note_mentions(election);

@@ -2,10 +2,10 @@
 
 use lictor_api::{LeaderElection, Switchover};
 use lictor_core::{
-    Family, Holder, Instant, Key, Known, Pairs, Pod, Record, Selector, Setting, Slice, SliceContent, Stored, Term,
-    Timestamp, Uid, Version, WorkloadId, WorkloadKind,
+    Failure, Family, Holder, Instant, Key, Known, Pairs, Pod, Record, Selector, Setting, Slice, SliceContent, Stored,
+    Term, Timestamp, Uid, Version, WorkloadId, WorkloadKind,
 };
-use lictor_kubernetes::Change;
+use lictor_kubernetes::{Change, WatchFailure};
 use serde_json::json;
 
 use super::circles::circular;
@@ -823,4 +823,38 @@ fn of_elections_that_register_one_service_in_consul_the_one_that_has_it_is_accep
     index.elections().take_out(&Namespace::from("new").election("web"));
     accept_all(&mut index);
     assert_eq!(refused(&index), []);
+}
+
+#[test]
+fn a_class_is_offered_by_the_labels_of_namespaces_as_far_as_they_can_be_read() {
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": "gold"},
+        "spec": {
+            "controller": CONTROLLER, "lease": {}, "allowedNamespaces": {"selector": {"matchLabels": {"team": "a"}}},
+        },
+    });
+    let mut index = serving();
+    index.elections().apply_classes(listed(1, vec![("gold".to_owned(), serde_json::from_value(class).unwrap())]));
+    assert!(index.offers.by_label());
+    let (version, uid, mut object) = election(5);
+    object.spec.class_name = Some("gold".into());
+    index.apply_elections(listed(10, vec![(version, uid, object)]));
+    let refusal = |index: &Index| {
+        let mut entries = index.objects.namespaces.values().flat_map(|content| content.elections.values());
+        entries.next().unwrap().object.refusal().map(|refusal| refusal.message.clone())
+    };
+    let team = |name: &str| ("n".to_owned(), Pairs::from([("team".into(), name.into())]));
+    let forbidden = || Failure::Refused("the operator may not list namespaces".into());
+    assert!(refusal(&index).is_some_and(|message| !message.contains("may not list")));
+    index.elections().apply_labels(Change::Broken(None, WatchFailure::Forbidden(forbidden())));
+    assert!(refusal(&index).is_some_and(|message| message.contains("may not list namespaces")));
+    index.elections().apply_labels(listed(2, vec![team("b")]));
+    assert!(refusal(&index).is_some_and(|message| !message.contains("may not list")));
+    index.elections().apply_labels(Change::Applied(team("a")));
+    assert_eq!(refusal(&index), None);
+    // What was known counts on, because nothing says that it has changed.
+    index.elections().apply_labels(Change::Broken(None, WatchFailure::Forbidden(forbidden())));
+    assert_eq!(refusal(&index), None);
+    index.elections().apply_labels(Change::Deleted(team("a")));
+    assert!(refusal(&index).is_some());
 }

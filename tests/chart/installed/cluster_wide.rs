@@ -17,7 +17,7 @@ routing: {enabled: false}
 policies: {others: {enabled: true}}
 classes:
 - name: reserved
-  spec: {lease: {}, allowedNamespaces: [bank]}
+  spec: {lease: {}, allowedNamespaces: {names: [bank]}}
 - name: consul
   spec:
     keyPattern: services/{namespace}/*

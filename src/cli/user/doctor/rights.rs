@@ -42,6 +42,10 @@ const HELPFUL: [(Need, &str); 2] = [
     (("lictor.dev", "electionclasses/status", &["patch"]), "classes do not say whether their store answers"),
 ];
 
+/// The right that the operator needs if a class selects namespaces by their labels, and the consequence if it lacks it.
+const LABELS: (Need, &str) =
+    (("", "namespaces", &["list", "watch"]), "a class with allowedNamespaces.selector is offered by name alone");
+
 /// The rights that the operator needs if an election has spec.service.
 const ROUTING: [Need; 3] = [
     ("", "services", &["list", "watch"]),
@@ -124,7 +128,8 @@ impl<'a> Account<'a> {
         if !namespaces.scopes().contains(&None) {
             return findings;
         }
-        for (need, without) in HELPFUL {
+        let by_label = classes.values().any(|class| class.spec.selects_namespaces());
+        for (need, without) in HELPFUL.into_iter().chain(by_label.then_some(LABELS)) {
             let wanted: Vec<Wanted> = wanted(None, need, None).collect();
             match self.lacks(&wanted).await {
                 Ok(lacks) if lacks.is_empty() => {}
