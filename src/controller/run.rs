@@ -66,6 +66,8 @@ pub struct Controller {
     /// Notified when another replica seems to act.
     doubt: Arc<Notify>,
     acting: bool,
+    /// L7: the number of the takeover by which this replica acts, or acted last.
+    takeovers: u64,
     /// Whether this replica has announced that it acts, which it does only when it knows enough to decide.
     said_so: bool,
     /// How many decisions were begun, including repeated ones of one group.
@@ -163,6 +165,7 @@ impl Controller {
             probe_context: ProbeContext { http: probe_client()?, dial, inputs: sender },
             doubt,
             acting: false,
+            takeovers: 0,
             said_so: false,
             begun: 0,
             sync,
@@ -521,11 +524,19 @@ impl Controller {
 
     fn step(&mut self, draining: bool) {
         let now = monotonic();
-        let acts = matches!(self.claim.borrow().state, ClaimState::Acting(deadline) if now < deadline);
+        let (state, takeovers) = {
+            let claim = self.claim.borrow();
+            (claim.state, claim.takeovers)
+        };
+        let acts = matches!(state, ClaimState::Acting(deadline) if now < deadline);
+        if self.acting && takeovers != self.takeovers {
+            // L7: another replica has acted meanwhile, unnoticed.
+            self.stand_by();
+        }
         if acts && !self.acting {
-            self.acting = true;
+            (self.acting, self.takeovers) = (true, takeovers);
             self.index.act();
-            self.shared.await_anew(now);
+            self.shared.await_anew(takeovers, now);
             if !self.sync.knows_some() {
                 tracing::info!(
                     problem = self.sync.waits(),

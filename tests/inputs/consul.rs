@@ -161,6 +161,7 @@ fn store(lab: &Lab, layout: Layout) -> (SharedStore, Sender<Sessions>) {
     let validity = LockValidity::Unlimited;
     let sessions = Sessions {
         ids: vec![Some(SESSION.into())],
+        begun: 1,
         validities: vec![validity],
         validity,
         failure: None,

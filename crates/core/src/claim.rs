@@ -90,6 +90,8 @@ pub struct Claim {
     others_until: Instant,
     /// The earliest moment of the next request.
     not_before: Instant,
+    /// How many times the lease has passed to this replica.
+    takeovers: u64,
 }
 
 /// Whether this replica may act.
@@ -120,12 +122,13 @@ impl Claim {
     pub fn new(identity: String, parameters: ClaimParameters) -> Self {
         let (known, not_before) = (Version::default(), Instant::default());
         let (gone, others_until) = (false, Instant::default());
-        Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before }
+        Self { identity, parameters, seen: None, known, renewed: None, gone, others_until, not_before, takeovers: 0 }
     }
 
     /// Takes the lease as it was seen, or `None` if there is none. A8: whoever keeps the claim in an object of which nothing tells the
     /// holder that it is gone, puts a state of it in that place, and never says that there is none.
     pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
+        let was_mine = self.is_mine();
         match lease {
             None => {
                 self.leave_behind(None);
@@ -155,6 +158,7 @@ impl Claim {
         if !self.is_mine() {
             self.renewed = None;
         }
+        self.takeovers += u64::from(!was_mine && self.is_mine());
     }
 
     /// Notes that the lease has passed from its last holder, which did not release it, to `next`, or to no holder.
@@ -200,6 +204,7 @@ impl Claim {
 
     /// Notes that a write that was sent at `sent` succeeded.
     pub fn written(&mut self, version: Version, sent: Instant, now: Instant) {
+        let was_mine = self.is_mine();
         if self.seen.as_ref().is_none_or(|seen| seen.version <= version) {
             let duration = self.parameters.duration;
             let identity = self.identity.clone();
@@ -210,6 +215,12 @@ impl Claim {
         }
         self.known = self.known.max(version);
         self.not_before = now;
+        self.takeovers += u64::from(!was_mine && self.is_mine());
+    }
+
+    /// L7: how many times the lease has passed to this replica. As long as this number stays, no other replica has acted in between.
+    pub fn takeovers(&self) -> u64 {
+        self.takeovers
     }
 
     /// Notes that a write failed, or that its outcome is unknown. The next one waits a little. A later read shows whether the write was
@@ -314,6 +325,28 @@ mod tests {
         assert_eq!(claim.state(at(1)), ClaimState::Acting(at(12)));
         assert_eq!(claim.next(at(1)), ClaimCommand::Wait(at(5)));
         assert_eq!(claim.next(at(5)), write(Some(1), false));
+    }
+
+    /// Shows L7.
+    #[test]
+    fn a_takeover_is_counted_whenever_another_replica_may_have_acted_before() {
+        let mut claim = Claim::new("me".into(), PARAMETERS);
+        claim.written(Version(1), at(0), at(0));
+        claim.written(Version(2), at(5), at(5));
+        // The claim lapses, and is renewed later without another holder in between.
+        claim.written(Version(3), at(40), at(40));
+        assert_eq!(claim.takeovers(), 1);
+        // Another one has released it.
+        claim.observe(Some((Version(5), None, Duration::from_secs(1))), at(60));
+        claim.written(Version(6), at(60), at(60));
+        assert_eq!(claim.takeovers(), 2);
+        claim.observe(Some(theirs(7)), at(70));
+        // The answer to this replica's write was lost.
+        claim.observe(Some((Version(8), Some("me".into()), Duration::from_secs(15))), at(90));
+        assert_eq!(claim.takeovers(), 3);
+        claim.observe(None, at(91));
+        claim.written(Version(9), at(92), at(92));
+        assert_eq!(claim.takeovers(), 4);
     }
 
     /// Shows L2.

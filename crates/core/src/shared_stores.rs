@@ -11,7 +11,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The stores that clusters share.
 #[derive(Clone, Debug, Default)]
-pub struct SharedStores(BTreeMap<StoreId, State>);
+pub struct SharedStores {
+    each: BTreeMap<StoreId, State>,
+    /// The number of the takeover by which this replica acts.
+    takeover: u64,
+}
 
 #[derive(Clone, Debug)]
 struct State {
@@ -41,7 +45,7 @@ pub enum Knowledge {
 impl SharedStores {
     /// Adds a store. A known store with new settings keeps its state.
     pub fn add(&mut self, id: StoreId, now: Instant) {
-        self.0.entry(id).or_insert(State {
+        self.each.entry(id).or_insert(State {
             listed: false,
             validity: None,
             since: now,
@@ -50,31 +54,34 @@ impl SharedStores {
         });
     }
 
-    /// Starts the wait for answers again, because this replica begins to act.
-    pub fn await_anew(&mut self, now: Instant) {
-        for state in self.0.values_mut() {
+    /// Starts the wait for answers again, because this replica begins to act, by the takeover with this number. L7: with another number
+    /// than before, another replica may have acted meanwhile, and given locks away or lost them. What is known is then of no use.
+    pub fn await_anew(&mut self, takeover: u64, now: Instant) {
+        let same = std::mem::replace(&mut self.takeover, takeover) == takeover;
+        for state in self.each.values_mut() {
             state.since = now;
-            state.validity = state.validity.filter(|validity| validity.lasts(now));
+            state.validity = state.validity.filter(|validity| same && validity.lasts(now));
+            state.listed &= same;
         }
     }
 
     /// Notes that a store's watch has listed its locks.
     pub fn list(&mut self, id: &StoreId) {
-        if let Some(state) = self.0.get_mut(id) {
+        if let Some(state) = self.each.get_mut(id) {
             state.listed = true;
         }
     }
 
     /// Notes that a store's watch has listed its locks, and that the store was put back to an earlier state.
     pub fn rewind(&mut self, id: &StoreId, now: Instant) {
-        if let Some(state) = self.0.get_mut(id) {
+        if let Some(state) = self.each.get_mut(id) {
             (state.listed, state.rewound) = (true, Some(now));
         }
     }
 
     /// Takes the moment until which the locks held in a store can be relied on, as its watch reports.
     pub fn hold(&mut self, id: &StoreId, validity: LockValidity, now: Instant) {
-        if let Some(state) = self.0.get_mut(id) {
+        if let Some(state) = self.each.get_mut(id) {
             // A new client or certificate takes nothing away: a validity that was certain until a moment remains so.
             let still = state.validity.filter(|known| validity == LockValidity::Unknown && known.lasts(now));
             state.validity = still.or((validity != LockValidity::Unknown).then_some(validity));
@@ -85,7 +92,7 @@ impl SharedStores {
     /// has ended. The owner of the sessions reports that end, too, but perhaps too late.
     pub fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
-        for (id, state) in &mut self.0 {
+        for (id, state) in &mut self.each {
             let known =
                 (state.listed, state.validity.map(|validity| (validity.lasts(now), validity == LockValidity::Ended)));
             if std::mem::replace(&mut state.decided, known) != known {
@@ -97,17 +104,17 @@ impl SharedStores {
 
     /// Whether the locks of all stores were listed.
     pub fn are_listed(&self) -> bool {
-        self.0.values().all(|state| state.listed)
+        self.each.values().all(|state| state.listed)
     }
 
     /// When a store was last seen to be put back to an earlier state.
     pub fn rewound(&self, id: &StoreId) -> Option<Instant> {
-        self.0.get(id)?.rewound
+        self.each.get(id)?.rewound
     }
 
     /// When the next lock validity ends, unless it is renewed before.
     pub fn next_end(&self, now: Instant) -> Option<Instant> {
-        let ends = self.0.values().filter_map(|state| match state.validity {
+        let ends = self.each.values().filter_map(|state| match state.validity {
             Some(LockValidity::Until(end)) if now < end => Some(end),
             _ => None,
         });
@@ -119,7 +126,7 @@ impl SharedStores {
         if *id == StoreId::leases() || *id == StoreId::default() {
             return Knowledge::Full(LockValidity::Unlimited);
         }
-        match self.0.get(id) {
+        match self.each.get(id) {
             Some(State { listed: true, validity: Some(validity), .. }) => Knowledge::Full(*validity),
             Some(State { since, .. }) if now < *since + PATIENCE => Knowledge::Awaited(*since + PATIENCE),
             _ => Knowledge::Nothing,
@@ -167,6 +174,25 @@ mod tests {
         assert_eq!(stores.changed(at(20)), [store()]);
         tells(&mut stores, LockValidity::Until(at(33)));
         assert_eq!(stores.changed(at(31)), []);
+    }
+
+    /// Shows L7.
+    #[test]
+    fn what_was_known_before_another_replica_acted_counts_no_more() {
+        let mut stores = SharedStores::default();
+        stores.add(store(), at(0));
+        stores.await_anew(1, at(0));
+        lists(&mut stores);
+        tells(&mut stores, LockValidity::Until(at(24)));
+        stores.await_anew(1, at(5));
+        assert_eq!(stores.knowledge(&store(), at(5)), Knowledge::Full(LockValidity::Until(at(24))));
+        stores.await_anew(2, at(6));
+        assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Awaited(at(11)));
+        // The validity alone says nothing of the locks.
+        tells(&mut stores, LockValidity::Until(at(30)));
+        assert_eq!(stores.knowledge(&store(), at(7)), Knowledge::Awaited(at(11)));
+        lists(&mut stores);
+        assert_eq!(stores.knowledge(&store(), at(8)), Knowledge::Full(LockValidity::Until(at(30))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use lictor_core::{Failure, LockValidity};
 pub enum Role {
     /// The process does nothing, because another replica keeps the sessions.
     Standby,
-    /// The process keeps the sessions.
+    /// The process keeps the sessions. If it is told so again, another replica may have kept them meanwhile, so the process begins anew.
     Acting,
     /// The process destroys the sessions, and ends. Only a process that acts may do so. A process that ends without this leaves them to the
     /// next one.
@@ -21,6 +21,8 @@ pub enum Role {
 pub struct Sessions {
     /// The sessions' IDs, by their numbers. `None` means that there is no such session at present.
     pub ids: Vec<Option<String>>,
+    /// How many times this process has begun to keep the sessions. What was told of the locks before the last time may be old.
+    pub begun: u64,
     /// The moment until which the locks of each session are valid.
     pub validities: Vec<LockValidity>,
     /// The moment until which the locks of all sessions are valid.

@@ -159,9 +159,9 @@ impl ClassStore for InConsul {
         self.store.is_some()
     }
 
-    fn set_role(&self, role: Role) {
+    fn set_role(&self, role: Role, begins: bool) {
         if let Some(store) = &self.store {
-            store.kept.set_role(role);
+            store.kept.set_role(role, begins);
         }
     }
 

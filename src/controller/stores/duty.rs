@@ -15,6 +15,8 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(crate) struct Duty {
     acted: bool,
+    /// L7: the number of the takeover by which this replica acted last.
+    takeover: u64,
     /// When this replica gives up the locks.
     until: Option<Instant>,
 }
@@ -37,6 +39,12 @@ impl Duty {
         let now = Instant::now();
         // The sessions are not destroyed, because another replica may act without this one seeing it, and may still renew them.
         if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Standby }
+    }
+
+    /// Whether this replica acts by another takeover than at the last call, so that another replica may have kept the sessions meanwhile.
+    pub(crate) fn begins(&mut self, claim: &ClaimUpdate) -> bool {
+        let acts = matches!(claim.state, ClaimState::Acting(until) if monotonic() < until);
+        acts && std::mem::replace(&mut self.takeover, claim.takeovers) != claim.takeovers
     }
 
     /// When this replica gives up the locks.

@@ -51,6 +51,7 @@ pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send
         listed,
         broken,
         rewound,
+        begun: 0,
         own,
         reported,
     };
@@ -80,6 +81,8 @@ struct Watch {
     broken: bool,
     /// Whether the last answer came from a store that was put back. The next request then does not wait for a change.
     rewound: bool,
+    /// How many times the keeper had begun when the locks were reported.
+    begun: u64,
     /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
     /// The sessions that were this cluster's own when the locks were last reported, even while that is not known.
@@ -278,10 +281,11 @@ impl Watch {
                         // The keeper is gone, and so is the listener.
                         return learning.await;
                     }
-                    let Sessions { validity, ids, .. } = self.sessions.borrow_and_update().clone();
-                    self.unheard |= !self.is_own(&ids) || validity == LockValidity::Unknown;
+                    let sessions = self.sessions.borrow_and_update().clone();
+                    let (validity, is_own) = (sessions.validity, self.is_own(&sessions));
+                    self.unheard |= !is_own || validity == LockValidity::Unknown;
                     // With another session, the locks have to be reported before their validity.
-                    if self.is_own(&ids) || !matches!(validity, LockValidity::Until(_) | LockValidity::Unlimited) {
+                    if is_own || !matches!(validity, LockValidity::Until(_) | LockValidity::Unlimited) {
                         self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), validity));
                     }
                 }
@@ -289,9 +293,10 @@ impl Watch {
         }
     }
 
-    /// Returns whether the locks were reported with these sessions as this cluster's own.
-    fn is_own(&self, ids: &[Option<String>]) -> bool {
-        self.own.as_ref().is_some_and(|own| own.iter().eq(ids.iter().flatten()))
+    /// Returns whether the locks were reported with these sessions as this cluster's own, since the keeper has begun.
+    fn is_own(&self, sessions: &Sessions) -> bool {
+        let own = self.own.as_ref().is_some_and(|own| own.iter().eq(sessions.ids.iter().flatten()));
+        own && self.begun == sessions.begun
     }
 
     /// Returns the names of all locks.
@@ -319,13 +324,14 @@ impl Watch {
         if validity == LockValidity::Unknown {
             // The sessions are not looked up yet, or another replica keeps them, so their locks would be taken for another cluster's.
             self.own = None;
-        } else if self.own.as_ref() != Some(&own) {
+        } else if !self.is_own(sessions) {
             // A lock looks different if its session was not known as this cluster's own before. Its version is the same, so receivers have
             // to forget how it looked.
             let is_new =
                 |id: &String| self.reported.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
-            let first = self.own.is_none();
+            let first = self.own.is_none() || self.begun != sessions.begun;
+            self.begun = sessions.begun;
             (self.own, self.reported) = (Some(own.clone()), Some(own));
             if first || held {
                 self.tell_all(held).await;
@@ -333,7 +339,7 @@ impl Watch {
         }
         // A state that was published meanwhile is newer. The locks of another session have to be reported before their validity.
         let now = self.sessions.borrow().clone();
-        if now.ids == sessions.ids {
+        if (now.begun, &now.ids) == (sessions.begun, &sessions.ids) {
             self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), now.validity));
         } else {
             self.unheard = true;
@@ -396,6 +402,7 @@ mod tests {
         let validity = LockValidity::Until(Instant::after_origin(Duration::from_secs(seconds)));
         Sessions {
             ids: vec![Some("near".into())],
+            begun: 1,
             validities: vec![validity],
             validity,
             failure: None,

@@ -33,6 +33,8 @@ pub struct ClaimUpdate {
     pub alone_from: Instant,
     /// The Lease's uid, which identifies this installation.
     pub installation: Option<Uid>,
+    /// L7: how many times the record has passed to this replica.
+    pub takeovers: u64,
     /// How many times the API server's store was seen to go back to an earlier state.
     pub rewound: u64,
     /// A6: the version of the write by which this replica began to act. It rises from one replica that acts to the next.
@@ -56,6 +58,7 @@ impl Default for ClaimUpdate {
             holder: None,
             alone_from: Instant::default(),
             installation: None,
+            takeovers: 0,
             rewound: 0,
             since: None,
             held: None,
@@ -277,7 +280,9 @@ impl ClaimKeeper {
             let acts = matches!(state, ClaimState::Acting(_));
             let held = claim.held().filter(|_| acts);
             let since = update.since.or(held).filter(|_| acts);
-            let new = ClaimUpdate { state, failure, others, holder, alone_from, since, held, leader, ..update.clone() };
+            let takeovers = claim.takeovers();
+            let own = ClaimUpdate { state, failure, others, holder, alone_from, since, held, leader, ..update.clone() };
+            let new = ClaimUpdate { takeovers, ..own };
             let differs = *update != new;
             *update = new;
             differs

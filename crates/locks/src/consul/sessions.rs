@@ -67,6 +67,8 @@ pub struct SessionKeeper {
     each: Vec<Kept>,
     /// Whether the keeper keeps the sessions now, and so knows which exist.
     acts: bool,
+    /// How many times this process has begun to keep the sessions.
+    begun: u64,
     /// Whether the first session is made without a look before it.
     at_once: bool,
     /// The key without which a session is not found again.
@@ -163,7 +165,7 @@ impl SessionKeeper {
             .map(|index| SessionLife::new(&settings.name(index), parameters))
             .map(|life| Kept { life, busy: false, problem: None, renewal: Duration::ZERO })
             .collect();
-        let (updates, receiver) = watch::channel(view(&each, None, clock()));
+        let (updates, receiver) = watch::channel(view(&each, 0, None, clock()));
         (
             Self {
                 client,
@@ -171,6 +173,7 @@ impl SessionKeeper {
                 clock,
                 each,
                 acts: false,
+                begun: 0,
                 at_once: false,
                 key: None,
                 under_way: FuturesUnordered::new(),
@@ -224,11 +227,17 @@ impl SessionKeeper {
         loop {
             let now = *role.borrow_and_update();
             match now {
-                Role::Acting => tokio::select! {
-                    biased;
-                    changed = role.changed() => if changed.is_err() { return },
-                    () = self.act() => {}
-                },
+                Role::Acting => {
+                    if self.acts {
+                        self.put_down();
+                    }
+                    self.begun += 1;
+                    tokio::select! {
+                        biased;
+                        changed = role.changed() => if changed.is_err() { return },
+                        () = self.act() => {}
+                    }
+                }
                 Role::Standby => {
                     self.put_down();
                     if role.changed().await.is_err() {
@@ -529,7 +538,7 @@ impl SessionKeeper {
     }
 
     fn publish(&self) {
-        let new = view(&self.each, self.rights.denied(), (self.clock)());
+        let new = view(&self.each, self.begun, self.rights.denied(), (self.clock)());
         self.updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;
@@ -548,11 +557,12 @@ fn ids(each: &[Kept]) -> Vec<&str> {
     each.iter().filter_map(|kept| kept.life.id()).collect()
 }
 
-fn view(each: &[Kept], denied: Option<&Failure>, now: Instant) -> Sessions {
+fn view(each: &[Kept], begun: u64, denied: Option<&Failure>, now: Instant) -> Sessions {
     let validities: Vec<_> = each.iter().map(|kept| kept.life.validity(now)).collect();
     let problem = each.iter().find_map(|kept| kept.problem.as_ref());
     Sessions {
         ids: each.iter().map(|kept| kept.life.id().map(str::to_owned)).collect(),
+        begun,
         validity: validities.iter().copied().min().unwrap_or(LockValidity::Unknown),
         validities,
         failure: problem.map(|problem| problem.failure.clone()),

@@ -294,6 +294,24 @@ async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since
     .await;
 }
 
+/// Shows L7.
+#[tokio::test(start_paused = true)]
+async fn a_keeper_that_is_told_again_to_act_relies_on_nothing_from_before() {
+    virtually(async {
+        let memory = Arc::new(Memory::default());
+        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let session = west.session().await;
+        memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(10 * SECOND)));
+        let told = tokio::time::Instant::now();
+        west.role.send(Role::Acting).unwrap();
+        let begun = timeout(SECOND, west.sessions.wait_for(|now| now.begun == 2)).await.unwrap().unwrap().clone();
+        assert_eq!(begun.validity, LockValidity::Unknown);
+        assert_eq!(west.session().await, session, "it is the same session");
+        assert!(told.elapsed() >= 10 * SECOND, "{:?}", told.elapsed());
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_listener_hears_of_the_keys_before_the_session_is_relied_on() {
     virtually(async {
