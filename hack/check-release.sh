@@ -57,6 +57,9 @@ says 'install.yaml has no hooks' lacks 'helm.sh/hook:' install.yaml
 for page in lictor lictor-run lictor-list; do
   says "lictor-$version-man.tar.gz has $page" grep -q "^\.TH $page 1" <(tar -xOzf "lictor-$version-man.tar.gz" "man/$page.1")
 done
+for file in lictor.clusterserviceversion leaderelections.lictor.dev.customresourcedefinition; do
+  says "lictor-$version-olm.tar.gz has $file" tar -xOzf "lictor-$version-olm.tar.gz" "manifests/$file.yaml"
+done
 says "CHANGELOG.md has $version" grep -qx "## $version" "$OLDPWD/CHANGELOG.md"
 
 # The schemas name each other by their addresses. One file has another name in that module.

@@ -4,7 +4,7 @@
 #
 #   hack/release.sh program IMAGE.tar amd64|arm64     the image, and the program in it as lictor-VERSION-linux-ARCH.tar.gz
 #   hack/release.sh plugins [SYSTEM-ARCHITECTURE...]  the kubectl plugin for macOS and Windows, or for these alone
-#   hack/release.sh chart DIRECTORY                   the chart, and install.yaml for `kubectl apply`
+#   hack/release.sh chart DIRECTORY                   the chart, install.yaml for `kubectl apply`, and a bundle for OLM
 #   hack/release.sh rest                              both, the man pages, an SBOM of each archive, krew's manifest of the existing archives, SHA256SUMS
 #
 # Environment variables: IMAGE and DIGEST, the image that the chart installs: its name with the registry's host, and sha256:….
@@ -129,6 +129,17 @@ chart() {
     # Hooks are for Helm: applied by something else, they would run at once.
     "$helm" template lictor "$directory/source/lictor" --namespace lictor --include-crds --no-hooks --kube-version 1.33.0
   } >"$to/install.yaml"
+  bundle "$to"
+}
+
+# For the Operator Lifecycle Manager: what it can install of the chart.
+bundle() {
+  local olm
+  olm=$(hack/tools.sh olm)
+  mkdir "$directory/olm"
+  "$helm" template lictor "$directory/source/lictor" --namespace lictor --include-crds --no-hooks --kube-version 1.33.0 |
+    "$olm" -chart "$directory/chart/lictor" -icon charts/lictor/icon.svg -out "$directory/olm" >&2
+  pack -C "$directory/olm" -c manifests metadata | gzip --no-name --best >"$1/lictor-$version-olm.tar.gz"
 }
 
 manuals() {

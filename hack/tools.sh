@@ -60,11 +60,12 @@ describe() {
     locker)                  echo "locker     lictor.dev/hack/tools/locker                  --version          20" ;;
     promtool)                echo "prometheus github.com/prometheus/prometheus/cmd/promtool --version          300" ;;
     prometheus)              echo "prometheus github.com/prometheus/prometheus/cmd/prometheus --version          60" ;;
+    olm)                     echo "olm        lictor.dev/hack/tools/olm                    -                   150" ;;
     formats)                 echo "formats    lictor.dev/hack/tools/formats                -                   5" ;;
     zig)                     echo "python-zig ziglang/zig                                  version             20" ;;
     cargo-zigbuild)          echo "python-cargo-zigbuild bin/cargo-zigbuild                --version           5" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules versitygw azurite-blob formats zig cargo-zigbuild" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules versitygw azurite-blob olm formats zig cargo-zigbuild" >&2; return 1 ;;
   esac
 }
 
@@ -91,6 +92,7 @@ pinned() {
     gitops) module=github.com/argoproj/argo-cd/gitops-engine ;;
     flux) module=github.com/fluxcd/helm-controller ;;
     health) module=sigs.k8s.io/cli-utils ;;
+    olm) module=github.com/operator-framework/api ;;
     elector) module=k8s.io/client-go ;;
     locker) module=github.com/hashicorp/consul/api ;;
     versitygw) module=github.com/versity/versitygw ;;
