@@ -123,11 +123,7 @@ fn alone_it_shows_its_help() {
 fn every_command_has_a_help_with_an_example() {
     let all = run(&mut lictor(&["--help"]));
     assert_eq!((all.status, all.stderr.as_str()), (0, ""));
-    let listed =
-        all.stdout.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with([' ', '-']));
-    let commands: Vec<&str> =
-        listed.map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
-    let commands = &commands[..commands.iter().position(|name| *name == "lictor").unwrap_or(commands.len())];
+    let commands: Vec<&str> = grouped(&all.stdout).into_iter().flat_map(|(_, commands)| commands).collect();
     for command in PEOPLES.iter().chain(&["run", "crd", "withdraw", "completion", "agent", "observe"]) {
         assert!(commands.contains(command), "{command} is not in {commands:?}");
     }
@@ -141,6 +137,41 @@ fn every_command_has_a_help_with_an_example() {
             assert!(line.contains("    # "), "{command}: {line:?} has words that no shell takes for a comment");
         }
     }
+}
+
+/// The commands of a help, below the heading of each group.
+fn grouped(help: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in help.lines().take_while(|line| *line != "Options:") {
+        match (line.strip_prefix("  "), groups.last_mut()) {
+            (Some(name), Some((_, commands))) if !name.starts_with(' ') => {
+                commands.extend(name.split(' ').next().filter(|name| *name != "help"));
+            }
+            (None, _) => groups.extend(line.strip_suffix(':').map(|heading| (heading, Vec::new()))),
+            _ => {}
+        }
+    }
+    groups
+}
+
+#[test]
+fn the_help_has_the_commands_in_groups() {
+    use std::os::unix::process::CommandExt;
+    let expected: [(&str, &[&str]); 6] = [
+        ("See elections", &["list", "status", "who", "explain", "history", "dashboard"]),
+        ("Steer elections", &["switchover", "pause", "resume"]),
+        ("Check", &["doctor", "report"]),
+        ("Run a program", &["agent", "observe"]),
+        ("Operator", &["run", "withdraw", "crd"]),
+        ("Others", &["completion"]),
+    ];
+    let expected = expected.map(|(heading, commands)| (heading, commands.to_vec()));
+    for help in [&["--help"], &["-h"], &["help"]] {
+        assert_eq!(grouped(&run(&mut lictor(help)).stdout), expected);
+    }
+    let plugin = run(lictor(&["--help"]).arg0("/somewhere/kubectl-lictor")).stdout;
+    assert!(plugin.contains("Usage: kubectl lictor <COMMAND>"), "{plugin}");
+    assert_eq!(grouped(&plugin), expected);
 }
 
 #[test]
