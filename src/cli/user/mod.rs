@@ -1,6 +1,7 @@
 //! The subcommands for users of elections, with their own rights: `kubectl lictor …`.
 
 mod access;
+mod acting;
 mod changes;
 mod complete;
 mod dashboard;

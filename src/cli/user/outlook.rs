@@ -18,6 +18,7 @@ use lictor_core::{
 use lictor_process::wall;
 use serde::Serialize;
 
+use super::acting::idle;
 use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
 use crate::wording::{advantage, describe, not_eligible};
@@ -44,6 +45,8 @@ pub(super) struct Sight {
     holds: Seen<Vec<Hold>>,
     /// Whether the cluster itself may lead, if it is the candidate.
     cluster: Option<Seen<Result<(), Unavailable>>>,
+    /// Why no operator acts for the election. `None`: one acts, or that can't be seen.
+    idle: Option<String>,
     /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
@@ -119,11 +122,16 @@ impl Sight {
             lock: None,
             holds: Ok(Vec::new()),
             cluster: None,
+            idle: None,
             unseen,
             election,
             spec,
         };
-        let Ok(spec) = &sight.spec else { return Ok(sight) };
+        let acting = async { if classes_seen { idle(reader, [&sight.election], &classes).await } else { Vec::new() } };
+        let Ok(spec) = &sight.spec else {
+            sight.idle = acting.await.pop();
+            return Ok(sight);
+        };
         let lock =
             async { if spec.shared.is_none() && classes_seen { Some(reader.lease(&spec.key).await) } else { None } };
         let pods = async {
@@ -146,9 +154,10 @@ impl Sight {
             }
         };
         let switchovers = Box::pin(reader.switchovers(Some(namespace)));
-        let (lock, (pods, nodes, other_leaders), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
+        let (lock, (pods, nodes, other_leaders), cluster, switchovers, mut idle) =
+            tokio::join!(lock, pods, cluster, switchovers, acting);
         (sight.lock, sight.pods, sight.nodes, sight.cluster) = (lock, pods, nodes, cluster);
-        sight.other_leaders = other_leaders;
+        (sight.other_leaders, sight.idle) = (other_leaders, idle.pop());
         sight.holds = switchovers.map(|all| {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
@@ -332,7 +341,7 @@ impl Sight {
     /// The obstacle that keeps the operator from deciding, and what to do.
     fn blocks(&self) -> Vec<String> {
         let name = full_name(&self.election);
-        let mut blocks = Vec::new();
+        let mut blocks: Vec<String> = self.idle.iter().cloned().collect();
         if self.election.metadata.deletion_timestamp.is_some() {
             blocks.push("the election is being deleted, and lictor removes what it has written".to_owned());
         }
@@ -345,6 +354,7 @@ impl Sight {
         }
         let generation = self.election.metadata.generation;
         match self.election.status.as_ref().and_then(|status| status.observed_generation) {
+            None if self.idle.is_some() => {}
             None => blocks.push(
                 "no operator has looked at this election: `kubectl lictor doctor` says whether an operator acts and serves its class".into(),
             ),
@@ -408,11 +418,19 @@ async fn other_leaders(reader: &Reader, namespace: &str, name: &str, spec: &Reso
 
 /// Returns an election's spec as its lictor reads it, and the class, unless it is the built-in one.
 pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Resolved, Refusal>, Option<ElectionClass>) {
-    let controllers = classes.values().map(|class| class.spec.controller.as_str());
-    let read = [DEFAULT_CONTROLLER].into_iter().chain(controllers).find_map(|name| resolve(election, classes, name));
+    let read = controllers(classes).find_map(|name| resolve(election, classes, name));
     let spec = read.unwrap_or_else(|| Err(Refusal { reason: "", message: "no class can be found for it".into() }));
     let class = spec.as_ref().ok().and_then(|spec| classes.get(&spec.class_name)).cloned();
     (spec, class)
+}
+
+/// Returns the controller that serves an election, or that would say what is wrong with it.
+pub(super) fn serving<'a>(election: &LeaderElection, classes: &'a Classes) -> Option<&'a str> {
+    controllers(classes).find(|name| resolve(election, classes, name).is_some())
+}
+
+fn controllers(classes: &Classes) -> impl Iterator<Item = &str> {
+    [DEFAULT_CONTROLLER].into_iter().chain(classes.values().map(|class| class.spec.controller.as_str()))
 }
 
 /// Returns a stand-in for a class that can't be seen, so that the rest of the spec can be read.

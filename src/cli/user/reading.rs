@@ -299,12 +299,11 @@ impl Reader {
         listed.map(|list| list.items).map_err(|error| told("list", "deployments", &error))
     }
 
-    /// Returns the namespaces that have a Lease of this name.
-    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<String>> {
+    /// Lists the Leases of this name in all namespaces.
+    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<Lease>> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = within(self.timeout, self.api::<Lease>(None).list(&named)).await;
-        let listed = listed.map_err(|error| told("list", "leases", &error))?;
-        Ok(listed.items.iter().filter_map(ResourceExt::namespace).collect())
+        listed.map(|list| list.items).map_err(|error| told("list", "leases", &error))
     }
 
     /// Reads the operator's own Lease.
@@ -315,9 +314,18 @@ impl Reader {
 
     /// Returns the name by which the API server knows whoever runs this. `None`: it does not say.
     pub(super) async fn user_name(&self) -> Option<String> {
+        self.review().await?.status?.user_info?.username
+    }
+
+    /// Returns the time by the API server's clock. `None`: it does not say.
+    pub(super) async fn now(&self) -> Option<k8s_openapi::jiff::Timestamp> {
+        self.review().await?.metadata.creation_timestamp.map(|time| time.0)
+    }
+
+    /// Asks the API server who runs this. It writes nothing by that, and stamps its answer with its time.
+    async fn review(&self) -> Option<SelfSubjectReview> {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let told = within(self.timeout, api.create(&PostParams::default(), &SelfSubjectReview::default())).await;
-        told.ok()?.status?.user_info?.username
+        within(self.timeout, api.create(&PostParams::default(), &SelfSubjectReview::default())).await.ok()
     }
 
     /// Asks the API server whether an account has a right.
