@@ -61,6 +61,7 @@ enum See {
     Who(user::Who),
     Explain(user::Explain),
     History(user::History),
+    Watch(user::Watch),
     Dashboard(user::Dashboard),
 }
 
@@ -134,6 +135,7 @@ impl Cli {
             Command::See(See::Who(who)) => who.run(),
             Command::See(See::Explain(explain)) => explain.run(),
             Command::See(See::History(history)) => history.run(),
+            Command::See(See::Watch(watch)) => watch.run(),
             Command::See(See::Dashboard(dashboard)) => dashboard.run(),
             Command::Steer(Steer::Switchover(switchover)) => switchover.run(),
             Command::Steer(Steer::Pause(pause)) => pause.run(),

@@ -79,9 +79,15 @@ pub(super) fn told(failure: Failure) -> anyhow::Error {
 /// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. It is no error if the reader
 /// closes the output early.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    print_on(text).map(drop)
+}
+
+/// Prints in the same way. Returns whether the reader may still read.
+pub(super) fn print_on(text: &str) -> anyhow::Result<bool> {
     let mut output = anstream::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

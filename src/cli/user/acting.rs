@@ -109,10 +109,7 @@ mod tests {
                 &[lease("a", 9_000), lease("b", 9_969)],
                 ["b renewed the Lease ops/lictor.dev-operator last 31s ago", "-n ops"],
             ),
-            (
-                &[lease("", 9_999)],
-                ["the Lease ops/lictor.dev-operator was released 1s ago", "`kubectl lictor doctor`"],
-            ),
+            (&[lease("", 9_999)], ["the Lease ops/lictor.dev-operator was released 1s ago", "`kubectl lictor doctor`"]),
         ] {
             let said = said(leases).unwrap();
             assert!(says.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");

@@ -16,8 +16,10 @@ mod pause;
 mod presence;
 mod reading;
 mod report;
+mod screen;
 mod status;
 mod switchover;
+mod watch;
 mod who;
 
 pub(super) use complete::complete_for;
@@ -30,4 +32,5 @@ pub(super) use pause::{Pause, Resume};
 pub(super) use report::Report;
 pub(super) use status::Status;
 pub(super) use switchover::Switchover;
+pub(super) use watch::Watch;
 pub(super) use who::Who;
