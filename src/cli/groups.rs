@@ -48,7 +48,8 @@ fn listed(groups: &[Command], heading: impl Fn(&str) -> String) -> String {
         let name = plain.strip_prefix("  ").and_then(|plain| plain.split(' ').next());
         let group = groups.iter().find(|group| name.is_some() && first(group) == name);
         text += &group.and_then(Command::get_subcommand_help_heading).map(&heading).unwrap_or_default();
-        text += &format!("{line}\n");
+        text += line;
+        text.push('\n');
     }
     text
 }

@@ -76,6 +76,7 @@ enum Steer {
 /// Find problems.
 #[derive(Debug, Subcommand)]
 enum Check {
+    Check(user::Check),
     Doctor(user::Doctor),
     Report(user::Report),
 }
@@ -140,6 +141,7 @@ impl Cli {
             Command::Steer(Steer::Switchover(switchover)) => switchover.run(),
             Command::Steer(Steer::Pause(pause)) => pause.run(),
             Command::Steer(Steer::Resume(resume)) => resume.run(),
+            Command::Check(Check::Check(check)) => check.run(),
             Command::Check(Check::Doctor(doctor)) => doctor.run(),
             Command::Check(Check::Report(report)) => report.run(),
             #[cfg(target_os = "linux")]

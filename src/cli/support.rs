@@ -13,6 +13,8 @@ pub(super) enum Ended {
     Well,
     /// The answer is no: there is no leader, a check found a problem, a switchover failed.
     No,
+    /// `check`: the operator would refuse the election.
+    Refused,
     /// The subcommand waited in vain.
     Late,
     /// Ctrl-C ended it.
@@ -24,6 +26,7 @@ impl From<Ended> for ExitCode {
         // 1 is an error, and 2 an invalid command line.
         Self::from(match ended {
             Ended::Well => 0,
+            Ended::Refused => 1,
             Ended::No => 3,
             Ended::Late => 4,
             // As shells do for SIGINT.

@@ -1,6 +1,7 @@
 //! The commands for people, `kubectl lictor …`, against a real API server: what they print is compared with the files in
 //! `tests/cluster/snapshots`, which `LICTOR_BLESS=1` writes.
 
+mod check;
 mod cut_over;
 mod dashboard;
 mod doctor;
@@ -68,8 +69,16 @@ impl Live {
         for output in outputs {
             let sender = sender.clone();
             std::thread::spawn(move || {
-                let read = BufReader::new(output).split(b'\n').map_while(Result::ok);
-                read.map(|line| String::from_utf8_lossy(&line).into_owned()).try_for_each(|line| sender.send(line))
+                let mut output = BufReader::new(output);
+                let mut line = Vec::new();
+                loop {
+                    // A terminal whose other end is closed ends with an error, after what was written to it.
+                    let ended = !matches!(output.read_until(b'\n', &mut line), Ok(1..));
+                    let text = String::from_utf8_lossy(&std::mem::take(&mut line)).trim_end_matches('\n').to_owned();
+                    if sender.send(text).is_err() || ended {
+                        return;
+                    }
+                }
             });
         }
         Self { child, lines, seen: Vec::new() }

@@ -6,10 +6,9 @@ use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use lictor_api::{Classes, LeaderElection};
+use lictor_api::{Classes, DEFAULT_CONTROLLER, LeaderElection, resolve};
 
 use super::format::age;
-use super::outlook::serving;
 use super::reading::Reader;
 use crate::cli::installation::lease_name;
 
@@ -34,6 +33,16 @@ pub(super) async fn idle<'a>(
     let (now, leases) = tokio::join!(reader.now(), leases);
     let Some(now) = now else { return Vec::new() };
     leases.into_iter().flatten().filter_map(|(controller, leases)| sentence(controller, &leases, now)).collect()
+}
+
+/// Returns the controller that serves an election, or that would say what is wrong with it.
+fn serving<'a>(election: &LeaderElection, classes: &'a Classes) -> Option<&'a str> {
+    controllers(classes).find(|name| resolve(election, classes, name).is_some())
+}
+
+/// Returns the controllers that may serve elections.
+pub(super) fn controllers(classes: &Classes) -> impl Iterator<Item = &str> {
+    [DEFAULT_CONTROLLER].into_iter().chain(classes.values().map(|class| class.spec.controller.as_str()))
 }
 
 /// Why no operator of a controller acts, according to all its Leases, and what to do. `None`: one acts. `now`: by the

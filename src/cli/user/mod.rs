@@ -3,6 +3,7 @@
 mod access;
 mod acting;
 mod changes;
+mod check;
 mod complete;
 mod dashboard;
 mod doctor;
@@ -22,6 +23,7 @@ mod switchover;
 mod watch;
 mod who;
 
+pub(super) use check::Check;
 pub(super) use complete::complete_for;
 pub(super) use dashboard::Dashboard;
 pub(super) use doctor::Doctor;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use lictor_api::{
-    ACCEPTED, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection, PAUSED,
-    READY, Refusal, Resolved, STALLED, hold, resolve,
+    ACCEPTED, Classes, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection, PAUSED, READY, Refusal,
+    Resolved, STALLED, hold, resolve,
 };
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
@@ -18,7 +18,7 @@ use lictor_core::{
 use lictor_process::wall;
 use serde::Serialize;
 
-use super::acting::idle;
+use super::acting::{controllers, idle};
 use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
 use crate::wording::{advantage, describe, not_eligible};
@@ -47,6 +47,8 @@ pub(super) struct Sight {
     cluster: Option<Seen<Result<(), Unavailable>>>,
     /// Why no operator acts for the election. `None`: one acts, or that can't be seen.
     idle: Option<String>,
+    /// Whether the election is not applied like this yet.
+    planned: bool,
     /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
@@ -105,7 +107,19 @@ impl Sight {
     /// If the election itself can't be read.
     pub(super) async fn of(reader: &Reader, namespace: &str, name: &str) -> anyhow::Result<Self> {
         let (election, classes) = tokio::join!(reader.election(namespace, name), reader.classes());
-        let election = election?;
+        Ok(Box::pin(Self::around(reader, election?, classes, false)).await)
+    }
+
+    /// Reads everything that matters for an election as it is given. `planned`: whether it is not applied like that yet,
+    /// so that its status says nothing about its spec.
+    pub(super) async fn around(
+        reader: &Reader,
+        election: LeaderElection,
+        classes: Seen<Classes>,
+        planned: bool,
+    ) -> Self {
+        let (namespace, name) = (election.namespace().unwrap_or_default(), election.name_any());
+        let (namespace, name) = (namespace.as_str(), name.as_str());
         let mut unseen = Vec::new();
         let classes = classes.unwrap_or_else(|why| {
             unseen.push(format!("the classes, and therefore the lock's place: {why}"));
@@ -123,6 +137,7 @@ impl Sight {
             holds: Ok(Vec::new()),
             cluster: None,
             idle: None,
+            planned,
             unseen,
             election,
             spec,
@@ -130,7 +145,7 @@ impl Sight {
         let acting = async { if classes_seen { idle(reader, [&sight.election], &classes).await } else { Vec::new() } };
         let Ok(spec) = &sight.spec else {
             sight.idle = acting.await.pop();
-            return Ok(sight);
+            return sight;
         };
         let lock =
             async { if spec.shared.is_none() && classes_seen { Some(reader.lease(&spec.key).await) } else { None } };
@@ -162,7 +177,7 @@ impl Sight {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
         });
-        Ok(sight)
+        sight
     }
 
     /// Asks the core for its decision.
@@ -214,6 +229,9 @@ impl Sight {
 
     /// Whether the spec is invalid, or an older election has the same pods, workloads or lock.
     fn is_refused(&self) -> bool {
+        if self.planned {
+            return self.spec.is_err();
+        }
         let accepted = condition(&self.election, ACCEPTED);
         // The operator still knows a class that was deleted.
         let is_kept = accepted.is_some_and(|accepted| accepted.reason == "ClassDeleted");
@@ -352,6 +370,18 @@ impl Sight {
                  {namespace}`"
             ));
         }
+        if let Some(Ok(Stored::Foreign(what))) = &self.lock {
+            blocks.push(format!("{what}: delete it, or give this election another spec.key"));
+        }
+        if !self.planned {
+            blocks.extend(self.told_by_status());
+        }
+        blocks
+    }
+
+    /// The obstacle that the status tells.
+    fn told_by_status(&self) -> Vec<String> {
+        let mut blocks = Vec::new();
         let generation = self.election.metadata.generation;
         match self.election.status.as_ref().and_then(|status| status.observed_generation) {
             None if self.idle.is_some() => {}
@@ -362,9 +392,6 @@ impl Sight {
                 "the operator has not processed the newest spec yet: if this persists, `kubectl lictor doctor` says why".into(),
             ),
             _ => {}
-        }
-        if let Some(Ok(Stored::Foreign(what))) = &self.lock {
-            blocks.push(format!("{what}: delete it, or give this election another spec.key"));
         }
         for unwell in conditions(&self.election) {
             let follows = [READY, STALLED, PAUSED].contains(&unwell.type_.as_str());
@@ -422,15 +449,6 @@ pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Reso
     let spec = read.unwrap_or_else(|| Err(Refusal { reason: "", message: "no class can be found for it".into() }));
     let class = spec.as_ref().ok().and_then(|spec| classes.get(&spec.class_name)).cloned();
     (spec, class)
-}
-
-/// Returns the controller that serves an election, or that would say what is wrong with it.
-pub(super) fn serving<'a>(election: &LeaderElection, classes: &'a Classes) -> Option<&'a str> {
-    controllers(classes).find(|name| resolve(election, classes, name).is_some())
-}
-
-fn controllers(classes: &Classes) -> impl Iterator<Item = &str> {
-    [DEFAULT_CONTROLLER].into_iter().chain(classes.values().map(|class| class.spec.controller.as_str()))
 }
 
 /// Returns a stand-in for a class that can't be seen, so that the rest of the spec can be read.

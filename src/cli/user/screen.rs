@@ -13,7 +13,9 @@ use crossterm::{cursor, execute, queue};
 const USUAL_ROWS: u16 = 24;
 
 /// The terminal's second screen. When this value is dropped, the terminal is as it was before.
-pub(super) struct Screen(());
+pub(super) struct Screen {
+    colours: bool,
+}
 
 impl Screen {
     /// Opens it. `None`: the standard output is no terminal, or one that can't move its cursor.
@@ -24,7 +26,7 @@ impl Screen {
         if !io::stdout().is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
             return Ok(None);
         }
-        let screen = Self(());
+        let screen = Self { colours: AutoStream::choice(&io::stdout()) != ColorChoice::Never };
         // The terminal cuts off what does not fit its width.
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, DisableLineWrap)?;
         Ok(Some(screen))
@@ -41,15 +43,15 @@ impl Screen {
     /// If the terminal can't be written.
     pub(super) fn show(&mut self, text: &str) -> io::Result<()> {
         let mut output = io::stdout().lock();
-        let colours = AutoStream::choice(&output) != ColorChoice::Never;
         queue!(output, BeginSynchronizedUpdate, cursor::MoveTo(0, 0))?;
         for (row, line) in text.lines().take(Self::rows()).enumerate() {
             if row > 0 {
                 write!(output, "\r\n")?;
             }
-            match colours {
-                true => write!(output, "{line}")?,
-                false => write!(output, "{}", anstream::adapter::strip_str(line))?,
+            if self.colours {
+                write!(output, "{line}")?;
+            } else {
+                write!(output, "{}", anstream::adapter::strip_str(line))?;
             }
             queue!(output, Clear(ClearType::UntilNewLine))?;
         }

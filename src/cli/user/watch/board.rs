@@ -152,7 +152,9 @@ impl Board {
             }
             Change::Deleted((namespace, pod)) => {
                 let before = self.unmark(&namespace, &pod.name);
-                before.into_iter().for_each(|name| self.look_at(&name, now));
+                if let Some(name) = before {
+                    self.look_at(&name, now);
+                }
             }
             Change::Resumed(_) => self.pods = Pods::Seen { from: Some(now + CATCH_UP) },
             Change::Rewound(_) | Change::Broken(..) => {}
@@ -181,23 +183,19 @@ impl Board {
         }
         let name = (election.namespace().unwrap_or_default(), election.name_any());
         let markings = markings(&election.spec);
-        match self.elections.get_mut(&name) {
-            Some(entry) => {
-                let before = std::mem::replace(&mut entry.election, election);
-                entry.markings = markings;
-                if led_elsewhere(&entry.election) {
-                    entry.tenure.blind();
-                }
-                let status = status(&entry.election);
-                if !matches!(entry.tenure, Tenure::Unseen) && status != self::status(&before) {
-                    let line = line(&entry.election, &status);
-                    self.lines.out += &line;
-                }
+        if let Some(entry) = self.elections.get_mut(&name) {
+            let before = std::mem::replace(&mut entry.election, election);
+            entry.markings = markings;
+            if led_elsewhere(&entry.election) {
+                entry.tenure.blind();
             }
-            None => {
-                let tenure = Tenure::default();
-                self.elections.insert(name.clone(), Entry { election, markings, tenure, handovers: 0, gap: None });
+            let status = status(&entry.election);
+            if !matches!(entry.tenure, Tenure::Unseen) && status != self::status(&before) {
+                self.lines.out += &line(&entry.election, &status);
             }
+        } else {
+            let tenure = Tenure::default();
+            self.elections.insert(name.clone(), Entry { election, markings, tenure, handovers: 0, gap: None });
         }
         self.look_at(&name, now);
         Some(name)
@@ -211,7 +209,9 @@ impl Board {
 
     fn look_at_all(&mut self, now: Instant) {
         let names: Vec<Name> = self.elections.keys().cloned().collect();
-        names.iter().for_each(|name| self.look_at(name, now));
+        for name in names {
+            self.look_at(&name, now);
+        }
     }
 
     /// Looks which pods carry the leader's label of an election.
@@ -229,7 +229,7 @@ impl Board {
             // Only the status tells.
             _ => (by_status(&entry.election), true),
         };
-        let Some(turn) = entry.tenure.take(labelled, now, blind) else { return };
+        let Some(turn) = entry.tenure.take(&labelled, now, blind) else { return };
         let term = entry.tenure.pod().and_then(|pod| self.marked.get(name)?.get(pod)?.annotations.get(TERM_ANNOTATION));
         let term = term.map(|term| format!(" in term {term}")).unwrap_or_default();
         if let Turn::Handover { gap, .. } = &turn {
@@ -261,14 +261,15 @@ impl Board {
     pub(super) fn lines(&mut self) -> Lines {
         let trouble = self.trouble();
         if trouble != self.told.trouble {
-            self.lines.err += &match &trouble {
-                Some(trouble) => format!("{trouble}\n"),
-                None => "the API server answers again\n".to_owned(),
-            };
+            self.lines.err += trouble.as_deref().unwrap_or("the API server answers again");
+            self.lines.err.push('\n');
             self.told.trouble = trouble;
         }
         if self.idle != self.told.idle {
-            self.lines.err += &self.idle.iter().map(|sentence| format!("{sentence}\n")).collect::<String>();
+            for sentence in &self.idle {
+                self.lines.err += sentence;
+                self.lines.err.push('\n');
+            }
             self.told.idle.clone_from(&self.idle);
         }
         std::mem::take(&mut self.lines)
@@ -306,7 +307,8 @@ impl Board {
             let _ = writeln!(text, "and {more} more");
         }
         if !self.handovers.is_empty() {
-            text += &format!("\n{}\n", paint(Tone::Faint, "handovers seen from here, newest first"));
+            let heading = paint(Tone::Faint, "handovers seen from here, newest first");
+            let _ = writeln!(text, "\n{heading}");
         }
         let left = rows.saturating_sub(text.lines().count());
         self.handovers.iter().take(left).for_each(|line| text += line);
@@ -392,4 +394,134 @@ fn short(gap: Gap) -> String {
 
 fn took_of(time: Duration) -> String {
     took(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    type Told = (Version, Uid, LeaderElection);
+
+    fn election(name: &str, ready: &str, reason: &str, leader: Option<&str>) -> Told {
+        let condition = json!({
+            "type": "Ready", "status": ready, "reason": reason, "message": "it is so",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let mut election = json!({
+            "apiVersion": "lictor.dev/v1alpha1", "kind": "LeaderElection", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": {"app": name}}}, "status": {"conditions": [condition], "term": 7},
+        });
+        if let Some(leader) = leader {
+            election["status"]["leader"] = json!({"name": leader, "podName": leader, "podUID": leader});
+        }
+        (Version(1), Uid(name.into()), serde_json::from_value(election).unwrap())
+    }
+
+    fn pod(name: &str, role: &'static str, term: &'static str) -> (String, Pod) {
+        let pod = Pod {
+            name: name.into(),
+            uid: Uid(name.into()),
+            labels: [("role", role)].into_iter().collect(),
+            annotations: [(ELECTION_ANNOTATION, "web"), (TERM_ANNOTATION, term)].into_iter().collect(),
+            ..Pod::default()
+        };
+        ("shop".into(), pod)
+    }
+
+    /// Takes the lines so far, without their times.
+    fn lines(board: &mut Board) -> (Vec<String>, String) {
+        let Lines { out, err } = board.lines();
+        (out.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect(), err)
+    }
+
+    /// A board with the election `web`, whose leader is the pod a.
+    fn board(now: Instant) -> Board {
+        let mut board = Board::new(None, false);
+        let other = ("shop".to_owned(), Pod { name: "x".into(), ..Pod::default() });
+        let pods = vec![pod("a", "leader", "7"), pod("b", "follower", "7"), other];
+        board.take_elections(Change::All(None, Version(1), vec![election("web", "True", "Led", Some("a"))]), now);
+        board.take_pods(Change::All(None, Version(1), pods), now);
+        assert_eq!(lines(&mut board).0, ["shop/web a leads in term 7: Led"]);
+        board
+    }
+
+    #[test]
+    fn a_handover_is_told_with_its_gap() {
+        let begun = Instant::now();
+        let at = |milliseconds| begun + Duration::from_millis(milliseconds);
+        let mut board = board(begun);
+        board.take_pods(Change::Deleted(pod("a", "leader", "7")), at(100));
+        assert_eq!(lines(&mut board).0, ["shop/web a has lost the leader's label"]);
+        assert!(board.table(at(120), 24).contains("20 ms so far"), "{}", board.table(at(120), 24));
+        board.take_pods(Change::Applied(pod("b", "leader", "8")), at(134));
+        board.take_elections(Change::Applied(election("web", "False", "HandingOver", None)), at(140));
+        board.take_elections(Change::Deleted(election("web", "True", "Led", None)), at(150));
+        assert_eq!(
+            lines(&mut board).0,
+            [
+                "shop/web b leads instead of a in term 8, gap 34 ms",
+                "shop/web HandingOver: it is so",
+                "shop/web the election was deleted"
+            ]
+        );
+        assert_eq!(lines(&mut board), (Vec::new(), String::new()));
+    }
+
+    #[test]
+    fn what_happened_during_a_break_has_no_gap_and_the_break_is_told_once() {
+        let begun = Instant::now();
+        let mut board = board(begun);
+        let lost = || ("no connection to the API server".to_owned(), false);
+        board.lose_pods(lost());
+        board.lose_pods(lost());
+        assert_eq!(
+            lines(&mut board),
+            (Vec::new(), "what is shown may be over: no connection to the API server\n".into())
+        );
+        board.take_pods(Change::Resumed(None), begun);
+        board.take_pods(Change::Deleted(pod("a", "leader", "7")), begun);
+        board.take_pods(Change::Applied(pod("b", "leader", "8")), begun);
+        let (out, err) = lines(&mut board);
+        assert_eq!(out[1], "shop/web b leads instead of a in term 8, gap not seen from here");
+        assert_eq!(err, "the API server answers again\n");
+        // Later ones have gaps again.
+        let later = begun + CATCH_UP;
+        board.take_pods(Change::Deleted(pod("b", "leader", "8")), later);
+        board.take_pods(Change::Applied(pod("c", "leader", "9")), later);
+        assert_eq!(lines(&mut board).0[1], "shop/web c leads instead of b in term 9, gap 0 ms");
+    }
+
+    #[test]
+    fn without_the_right_to_read_pods_the_status_tells_the_leader() {
+        let now = Instant::now();
+        let mut board = Board::new(Some("web".into()), false);
+        board.lose_pods(("not allowed to list pods".into(), true));
+        let both = vec![election("web", "True", "Led", Some("a")), election("other", "True", "Led", Some("x"))];
+        board.take_elections(Change::All(None, Version(1), both), now);
+        board.take_elections(Change::Applied(election("web", "True", "Led", Some("b"))), now);
+        let (out, err) = lines(&mut board);
+        assert_eq!(out, ["shop/web a leads: Led", "shop/web b leads instead of a, gap not seen from here"]);
+        assert_eq!(err, "no gap is seen, and the statuses tell the leaders: not allowed to list pods\n");
+    }
+
+    #[test]
+    fn a_low_terminal_shows_problems_first_and_how_many_elections_are_left_out() {
+        let now = Instant::now();
+        let mut board = Board::new(None, true);
+        let mut all: Vec<Told> =
+            (0..30).map(|number| election(&format!("e{number:02}"), "True", "Led", None)).collect();
+        all.push(election("z", "False", "NoEligiblePod", None));
+        board.take_elections(Change::All(None, Version(1), all), now);
+        board.idle = vec!["no operator acts".into()];
+        let text = anstream::adapter::strip_str(&board.table(now, 10)).to_string();
+        let shown: Vec<&str> = text.lines().collect();
+        assert!(
+            shown.len() <= 10 && shown[1] == "no operator acts" && shown[2].starts_with("NAMESPACE   NAME"),
+            "{text}"
+        );
+        assert!(shown[3].starts_with("shop        z      NoEligiblePod"), "{text}");
+        assert_eq!(shown.last(), Some(&"and 27 more"), "{text}");
+    }
 }

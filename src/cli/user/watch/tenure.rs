@@ -60,7 +60,7 @@ impl Tenure {
     }
 
     /// Takes the pods that carry the label now. `blind`: whether this is news from a time that was not seen.
-    pub(super) fn take(&mut self, labelled: Labelled, now: Instant, blind: bool) -> Option<Turn> {
+    pub(super) fn take(&mut self, labelled: &Labelled, now: Instant, blind: bool) -> Option<Turn> {
         let lead = |(uid, pod): (Uid, String)| {
             let others = labelled.iter().filter(|(other, _)| **other != uid);
             let others = others.map(|(uid, pod)| (uid.clone(), pod.clone())).collect();
@@ -122,7 +122,7 @@ mod tests {
     fn turns(steps: &[(u64, &[&str], bool)]) -> Vec<Option<Turn>> {
         let (mut tenure, begun) = (Tenure::default(), Instant::now());
         let at = |time| begun + Duration::from_millis(time);
-        steps.iter().map(|(time, pods, blind)| tenure.take(labelled(pods), at(*time), *blind)).collect()
+        steps.iter().map(|(time, pods, blind)| tenure.take(&labelled(pods), at(*time), *blind)).collect()
     }
 
     #[test]
@@ -153,9 +153,9 @@ mod tests {
         // How long there was no leader before this command began, is not known.
         assert_eq!(turns(&[(0, &[], false), (9, &["a"], false)])[1], handover(None, "a", Gap::Unseen));
         let (mut tenure, now) = (Tenure::default(), Instant::now());
-        tenure.take(labelled(&["a"]), now, false);
-        tenure.take(labelled(&[]), now, false);
+        tenure.take(&labelled(&["a"]), now, false);
+        tenure.take(&labelled(&[]), now, false);
         tenure.blind();
-        assert_eq!(tenure.take(labelled(&["b"]), now, false), handover(Some("a"), "b", Gap::Unseen));
+        assert_eq!(tenure.take(&labelled(&["b"]), now, false), handover(Some("a"), "b", Gap::Unseen));
     }
 }
