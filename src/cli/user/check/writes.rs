@@ -50,9 +50,13 @@ impl Writes {
         let leader = outlook.winner.as_deref();
         let markings = &plan.spec.scope.markings;
         writes.pods = on_pods(markings, &pods, leader);
-        if !left.is_empty() {
-            let left: Vec<&str> = left.iter().map(|pod| pod.name.as_str()).collect();
-            writes.pods.push(format!("taken off {}, which it selects no more: all of this", listed(&left)));
+        let marked = left.iter().filter(|pod| pod.annotations.get(ELECTION_ANNOTATION) == Some(plan.name.as_str()));
+        let marked: Vec<&str> = marked.map(|pod| pod.name.as_str()).collect();
+        if !marked.is_empty() {
+            writes.pods.push(format!(
+                "all that it wrote on {} is taken off, because it selects them no more",
+                listed(&marked)
+            ));
         }
         writes.overwrites = overwrites(markings, &pods, leader, &plan.name);
         match reader.services(&plan.namespaces()).await {
