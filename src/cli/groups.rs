@@ -4,35 +4,19 @@ use anstream::adapter::strip_str;
 use clap::builder::Styles;
 use clap::{Command, Subcommand};
 
-#[cfg(target_os = "linux")]
-use super::Programs;
-use super::{Check, Installations, Others, See, Steer};
-
-/// Returns each group as a command of the group's subcommands, with the group's name as their heading.
-pub fn groups() -> Vec<Command> {
-    vec![
-        group::<See>("See elections"),
-        group::<Steer>("Steer elections"),
-        group::<Check>("Check"),
-        #[cfg(target_os = "linux")]
-        group::<Programs>("Run a program"),
-        group::<Installations>("Operator"),
-        group::<Others>("Others"),
-    ]
-}
-
-fn group<S: Subcommand>(heading: &'static str) -> Command {
+/// Returns a group as a command of the group's subcommands, with the group's name as their heading.
+pub(super) fn group<S: Subcommand>(heading: &'static str) -> Command {
     S::augment_subcommands(Command::new("lictor")).subcommand_help_heading(heading)
 }
 
 /// Returns the template of the help, which has the groups in the place of clap's list.
-pub(super) fn template() -> String {
+pub(super) fn template(groups: &[Command]) -> String {
     let header = Styles::styled();
     let header = header.get_header();
     format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\n{header}Options:{header:#}\n\
          {{options}}{{after-help}}",
-        listed(&groups(), |heading| format!("\n{header}{heading}:{header:#}\n"))
+        listed(groups, |heading| format!("\n{header}{heading}:{header:#}\n"))
     )
 }
 
@@ -65,7 +49,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::{Cli, groups};
 
     fn names(command: &Command) -> Vec<String> {
         let shown = command.get_subcommands().filter(|one| !one.is_hide_set());

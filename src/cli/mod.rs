@@ -21,14 +21,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use self::groups::groups;
 use self::support::Ended;
 
 /// Elects one leader among the pods of a group, and labels it: role=leader.
 #[derive(Debug, Parser)]
 #[command(name = "lictor", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    help_template = groups::template(),
+    help_template = groups::template(&groups()),
     after_help = format!("Examples:\n  lictor crd | kubectl apply -f -    # install the CRDs\n{}  kubectl lictor list -A    # all elections, as a plugin of kubectl\n  kubectl lictor doctor    # what is wrong, and what to do", operator::EXAMPLE)
 )]
 pub struct Cli {
@@ -106,6 +105,19 @@ enum Others {
     Completion(completion::Completion),
     #[command(hide = true)]
     Complete(completion::Complete),
+}
+
+/// Returns each group of subcommands as a command, with the group's name as their heading.
+pub fn groups() -> Vec<clap::Command> {
+    vec![
+        groups::group::<See>("See elections"),
+        groups::group::<Steer>("Steer elections"),
+        groups::group::<Check>("Check"),
+        #[cfg(target_os = "linux")]
+        groups::group::<Programs>("Run a program"),
+        groups::group::<Installations>("Operator"),
+        groups::group::<Others>("Others"),
+    ]
 }
 
 impl Cli {

@@ -2,6 +2,7 @@
 
 mod changes;
 mod file;
+mod plan;
 mod preview;
 mod rivals;
 mod titles;
@@ -11,15 +12,13 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Args, ValueHint};
-use lictor_api::{Classes, LeaderElection, Resolved};
 
 use self::file::File;
+use self::plan::Known;
 use self::preview::{Preview, Verdict};
 use super::access::Place;
 use super::format::Data;
-use super::reading::Seen;
 use crate::cli::support::{Ended, block_on, print};
-use crate::kubernetes::Namespaces;
 
 /// Shows what the LeaderElections of a file would do, and writes nothing.
 ///
@@ -46,26 +45,6 @@ pub(crate) struct Check {
     /// Print data instead of text.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Data>,
-}
-
-/// What the elections of the file meet.
-struct Known {
-    classes: Seen<Classes>,
-    /// The elections of the file that come first.
-    earlier: Vec<LeaderElection>,
-}
-
-/// An election whose spec can be read.
-struct Plan<'a> {
-    namespace: String,
-    name: String,
-    spec: &'a Resolved,
-}
-
-impl Plan<'_> {
-    fn namespaces(&self) -> Namespaces {
-        Namespaces::new(vec![self.namespace.clone()])
-    }
 }
 
 impl Check {

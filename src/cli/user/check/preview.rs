@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::changes::{differences, patch};
 use super::file::Document;
+use super::plan::{Known, Plan};
 use super::rivals::{Rival, marked_by_others, refusal};
 use super::titles::Titles;
 use super::writes::Writes;
-use super::{Known, Plan};
 use crate::cli::user::explain::candidates;
 use crate::cli::user::outlook::{Outlook, Sight, read};
 use crate::cli::user::paint::{Cell, Tone, paint, table};

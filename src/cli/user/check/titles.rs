@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lictor_api::Refusal;
 use lictor_core::{Markings, Ownership, Pod, Provenance, Provenances, Scope, Selections, Title, Uid, Unread};
 
-use super::Plan;
+use super::plan::Plan;
 use crate::cli::user::reading::Reader;
 use crate::wording::refusals::in_use_on;
 

@@ -8,7 +8,7 @@ use lictor_core::{
     WorkloadId,
 };
 
-use super::Plan;
+use super::plan::Plan;
 use super::rivals::Rival;
 use crate::cli::user::outlook::{Outlook, Sight};
 use crate::cli::user::reading::Reader;
