@@ -1,5 +1,7 @@
 //! What the core decides, in the words that Events, logs, conditions and commands share.
 
+pub mod refusals;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

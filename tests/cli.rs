@@ -107,8 +107,21 @@ impl Drop for Running {
 }
 
 /// The commands for people.
-const PEOPLES: [&str; 11] =
-    ["list", "status", "who", "explain", "switchover", "pause", "resume", "history", "doctor", "report", "dashboard"];
+const PEOPLES: [&str; 13] = [
+    "list",
+    "status",
+    "who",
+    "explain",
+    "history",
+    "watch",
+    "dashboard",
+    "switchover",
+    "pause",
+    "resume",
+    "check",
+    "doctor",
+    "report",
+];
 /// Those about one election.
 const ABOUT_ONE: [&str; 7] = ["status", "who", "explain", "switchover", "pause", "resume", "history"];
 
@@ -123,11 +136,7 @@ fn alone_it_shows_its_help() {
 fn every_command_has_a_help_with_an_example() {
     let all = run(&mut lictor(&["--help"]));
     assert_eq!((all.status, all.stderr.as_str()), (0, ""));
-    let listed =
-        all.stdout.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with([' ', '-']));
-    let commands: Vec<&str> =
-        listed.map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
-    let commands = &commands[..commands.iter().position(|name| *name == "lictor").unwrap_or(commands.len())];
+    let commands: Vec<&str> = grouped(&all.stdout).into_iter().flat_map(|(_, commands)| commands).collect();
     for command in PEOPLES.iter().chain(&["run", "crd", "withdraw", "completion", "agent", "observe"]) {
         assert!(commands.contains(command), "{command} is not in {commands:?}");
     }
@@ -141,6 +150,41 @@ fn every_command_has_a_help_with_an_example() {
             assert!(line.contains("    # "), "{command}: {line:?} has words that no shell takes for a comment");
         }
     }
+}
+
+/// The commands of a help, below the heading of each group.
+fn grouped(help: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in help.lines().take_while(|line| *line != "Options:") {
+        match (line.strip_prefix("  "), groups.last_mut()) {
+            (Some(name), Some((_, commands))) if !name.starts_with(' ') => {
+                commands.extend(name.split(' ').next().filter(|name| *name != "help"));
+            }
+            (None, _) => groups.extend(line.strip_suffix(':').map(|heading| (heading, Vec::new()))),
+            _ => {}
+        }
+    }
+    groups
+}
+
+#[test]
+fn the_help_has_the_commands_in_groups() {
+    use std::os::unix::process::CommandExt;
+    let expected: [(&str, &[&str]); 6] = [
+        ("See elections", &["list", "status", "who", "explain", "history", "watch", "dashboard"]),
+        ("Steer elections", &["switchover", "pause", "resume"]),
+        ("Check", &["check", "doctor", "report"]),
+        ("Run a program", &["agent", "observe"]),
+        ("Operator", &["run", "withdraw", "crd"]),
+        ("Others", &["completion"]),
+    ];
+    let expected = expected.map(|(heading, commands)| (heading, commands.to_vec()));
+    for help in [&["--help"], &["-h"], &["help"]] {
+        assert_eq!(grouped(&run(&mut lictor(help)).stdout), expected);
+    }
+    let plugin = run(lictor(&["--help"]).arg0("/somewhere/kubectl-lictor")).stdout;
+    assert!(plugin.contains("Usage: kubectl lictor <COMMAND>"), "{plugin}");
+    assert_eq!(grouped(&plugin), expected);
 }
 
 #[test]
@@ -212,6 +256,8 @@ fn a_command_line_for_people_that_can_not_be_is_refused_with_what_could() {
     is_misused(&mut lictor(&["dashboard", "--port", "0"]), &["1..=65535"]);
     is_misused(&mut lictor(&["dashboard", "-n", "Shop"]), &["'Shop'", "for example shop"]);
     is_misused(&mut lictor(&["dashboard", "web"]), &["'web'"]);
+    is_misused(&mut lictor(&["watch", "-A", "-n", "shop"]), &["--all-namespaces", "cannot be used with"]);
+    is_misused(&mut lictor(&["watch", "web", "-A"]), &["[NAME]", "cannot be used with"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -309,8 +355,14 @@ fn every_option_of_observe_has_an_environment_variable() {
 #[test]
 fn the_commands_for_people_say_where_a_cluster_could_be_named_and_that_one_does_not_answer() {
     let config = File::kubeconfig("people");
+    let election = File::new("people.yaml", ELECTION);
+    let file = ["-f", election.path()];
     for command in PEOPLES {
-        let name = if ABOUT_ONE.contains(&command) { &["web"][..] } else { &[] };
+        let name = match command {
+            "check" => &file[..],
+            command if ABOUT_ONE.contains(&command) => &["web"],
+            _ => &[],
+        };
         let with = |more: &[&str]| lictor(&[&[command], name, more].concat());
         refuses(&mut with(&[]), &["there is no cluster", "--kubeconfig", "KUBECONFIG"]);
         refuses(&mut with(&["--kubeconfig", "/nonexistent/config"]), &["/nonexistent/config", "No such file"]);
@@ -321,6 +373,33 @@ fn the_commands_for_people_say_where_a_cluster_could_be_named_and_that_one_does_
         let usage = run(lictor(&[&[command], name, &["--help"]].concat()).env("KUBECONFIG", config.path()));
         assert_eq!(usage.status, 0, "{}", usage.stderr);
     }
+}
+
+const ELECTION: &str =
+    "apiVersion: lictor.dev/v1alpha1\nkind: LeaderElection\nmetadata: {name: web, namespace: shop}\n";
+
+/// What can be said of a file without a cluster, is.
+#[test]
+fn a_file_that_can_not_be_checked_is_one_line() {
+    let config = File::kubeconfig("check");
+    let check = |path: &str| lictor(&["check", "--kubeconfig", config.path(), "-f", path]);
+    is_misused(&mut lictor(&["check"]), &["--filename <FILE>"]);
+    is_misused(&mut lictor(&["check", "-f", "x", "-o", "name"]), &["'name'", "json, yaml"]);
+    refuses(&mut check("/nonexistent/web.yaml"), &["/nonexistent/web.yaml can't be read", "No such file", "with -f"]);
+    refuses(&mut check("/"), &["/ is a directory: name a file in it"]);
+    refuses(&mut check("-"), &["the standard input has no LeaderElection"]);
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n";
+    for (name, content, says) in [
+        ("broken.yaml", "a: [1", "is neither YAML nor JSON: "),
+        ("other.yaml", service, "has no LeaderElection, but Service/web: name the file"),
+        ("name.yaml", "apiVersion: lictor.dev/v1alpha1\nkind: LeaderElection\n", "without metadata.name"),
+    ] {
+        let file = File::new(name, content);
+        refuses(&mut check(file.path()), &[file.path(), says]);
+    }
+    let file = File::new("web.yaml", ELECTION);
+    let mut elsewhere = check(file.path());
+    refuses(elsewhere.args(["-n", "bank"]), &["web is in the namespace shop, and -n names bank"]);
 }
 
 #[test]
@@ -453,6 +532,10 @@ fn kubectl_gets_completions_for_the_plugin() {
     let lines = |text: &str| text.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(lines(&complete(&["st"])), ["status", ":4"]);
     assert_eq!(lines(&complete(&["history", "--ev"])), ["--events", ":4"]);
+    // The words so far name a file, and kubectl is told that the shell need not look for others.
+    let file = File::new("complete.yaml", "");
+    let begun = file.path().strip_suffix(".yaml").expect("it ends so");
+    assert_eq!(lines(&complete(&["check", "-f", begun])), [file.path(), ":4"]);
     // There is no cluster here, and so no name of an election.
     assert_eq!(complete(&["status", ""]), ":4\n");
     assert!(!complete(&[""]).contains("complete\t"), "what kubectl calls is no command for people");

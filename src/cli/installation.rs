@@ -58,8 +58,13 @@ impl Installation {
 
     /// Returns the name of the operator's own Lease.
     pub(super) fn lease_name(&self) -> String {
-        self.controller.replace('/', "-")
+        lease_name(&self.controller)
     }
+}
+
+/// Returns the name of the Lease of a controller's operators.
+pub(super) fn lease_name(controller: &str) -> String {
+    controller.replace('/', "-")
 }
 
 pub(super) fn namespace(name: &str) -> Result<String, String> {

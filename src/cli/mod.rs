@@ -6,6 +6,7 @@ mod completion;
 #[cfg(target_os = "linux")]
 mod consul;
 mod crd;
+mod groups;
 mod installation;
 #[cfg(target_os = "linux")]
 mod observe;
@@ -26,6 +27,7 @@ use self::support::Ended;
 #[derive(Debug, Parser)]
 #[command(name = "lictor", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
+    help_template = groups::template(&groups()),
     after_help = format!("Examples:\n  lictor crd | kubectl apply -f -    # install the CRDs\n{}  kubectl lictor list -A    # all elections, as a plugin of kubectl\n  kubectl lictor doctor    # what is wrong, and what to do", operator::EXAMPLE)
 )]
 pub struct Cli {
@@ -35,34 +37,87 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    // For people who have elections.
+    #[command(flatten)]
+    See(See),
+    #[command(flatten)]
+    Steer(Steer),
+    #[command(flatten)]
+    Check(Check),
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    Programs(Programs),
+    #[command(flatten)]
+    Installations(Installations),
+    #[command(flatten)]
+    Others(Others),
+}
+
+/// Show elections.
+#[derive(Debug, Subcommand)]
+enum See {
     List(user::List),
     Status(user::Status),
     Who(user::Who),
     Explain(user::Explain),
+    History(user::History),
+    Watch(user::Watch),
+    Dashboard(user::Dashboard),
+}
+
+/// Move leaders, or keep lictor from moving them.
+#[derive(Debug, Subcommand)]
+enum Steer {
     Switchover(user::Switchover),
     Pause(user::Pause),
     Resume(user::Resume),
-    History(user::History),
+}
+
+/// Find problems.
+#[derive(Debug, Subcommand)]
+enum Check {
+    Check(user::Check),
     Doctor(user::Doctor),
     Report(user::Report),
-    Dashboard(user::Dashboard),
-    // For programs.
-    #[cfg(target_os = "linux")]
+}
+
+/// Run beside or around a program.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Subcommand)]
+enum Programs {
     Agent(Box<agent::Agent>),
-    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     AgentGate(agent::Gate),
-    #[cfg(target_os = "linux")]
     Observe(Box<observe::Observe>),
-    // For the operator.
+}
+
+/// Install, run and remove the operator.
+#[derive(Debug, Subcommand)]
+enum Installations {
     #[command(flatten)]
     Operator(operator::Commands),
     /// Prints the CRDs of LeaderElection, ElectionClass and Switchover, or installs them.
     Crd(crd::Crd),
+}
+
+/// Help to type commands.
+#[derive(Debug, Subcommand)]
+enum Others {
     Completion(completion::Completion),
     #[command(hide = true)]
     Complete(completion::Complete),
+}
+
+/// Returns each group of subcommands as a command, with the group's name as their heading.
+pub fn groups() -> Vec<clap::Command> {
+    vec![
+        groups::group::<See>("See elections"),
+        groups::group::<Steer>("Steer elections"),
+        groups::group::<Check>("Check"),
+        #[cfg(target_os = "linux")]
+        groups::group::<Programs>("Run a program"),
+        groups::group::<Installations>("Operator"),
+        groups::group::<Others>("Others"),
+    ]
 }
 
 impl Cli {
@@ -88,27 +143,29 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let done = |result: anyhow::Result<()>| result.map(|()| Ended::Well);
         let ended = match self.command {
-            Command::List(list) => list.run(),
-            Command::Status(status) => status.run(),
-            Command::Who(who) => who.run(),
-            Command::Explain(explain) => explain.run(),
-            Command::Switchover(switchover) => switchover.run(),
-            Command::Pause(pause) => pause.run(),
-            Command::Resume(resume) => resume.run(),
-            Command::History(history) => history.run(),
-            Command::Doctor(doctor) => doctor.run(),
-            Command::Report(report) => report.run(),
-            Command::Dashboard(dashboard) => dashboard.run(),
+            Command::See(See::List(list)) => list.run(),
+            Command::See(See::Status(status)) => status.run(),
+            Command::See(See::Who(who)) => who.run(),
+            Command::See(See::Explain(explain)) => explain.run(),
+            Command::See(See::History(history)) => history.run(),
+            Command::See(See::Watch(watch)) => watch.run(),
+            Command::See(See::Dashboard(dashboard)) => dashboard.run(),
+            Command::Steer(Steer::Switchover(switchover)) => switchover.run(),
+            Command::Steer(Steer::Pause(pause)) => pause.run(),
+            Command::Steer(Steer::Resume(resume)) => resume.run(),
+            Command::Check(Check::Check(check)) => check.run(),
+            Command::Check(Check::Doctor(doctor)) => doctor.run(),
+            Command::Check(Check::Report(report)) => report.run(),
             #[cfg(target_os = "linux")]
-            Command::Agent(agent) => return agent.run(),
+            Command::Programs(Programs::Agent(agent)) => return agent.run(),
             #[cfg(target_os = "linux")]
-            Command::AgentGate(gate) => return Ok(gate.run()),
+            Command::Programs(Programs::AgentGate(gate)) => return Ok(gate.run()),
             #[cfg(target_os = "linux")]
-            Command::Observe(observe) => observe.run(),
-            Command::Operator(command) => done(command.run()),
-            Command::Crd(crd) => done(crd.run()),
-            Command::Complete(complete) => complete.run(Self::command()),
-            Command::Completion(completion) => completion.run(Self::command()),
+            Command::Programs(Programs::Observe(observe)) => observe.run(),
+            Command::Installations(Installations::Operator(command)) => done(command.run()),
+            Command::Installations(Installations::Crd(crd)) => done(crd.run()),
+            Command::Others(Others::Completion(completion)) => completion.run(Self::command()),
+            Command::Others(Others::Complete(complete)) => complete.run(Self::command()),
         };
         ended.map(ExitCode::from)
     }

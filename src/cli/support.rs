@@ -13,6 +13,8 @@ pub(super) enum Ended {
     Well,
     /// The answer is no: there is no leader, a check found a problem, a switchover failed.
     No,
+    /// `check`: the operator would refuse the election.
+    Refused,
     /// The subcommand waited in vain.
     Late,
     /// Ctrl-C ended it.
@@ -24,6 +26,7 @@ impl From<Ended> for ExitCode {
         // 1 is an error, and 2 an invalid command line.
         Self::from(match ended {
             Ended::Well => 0,
+            Ended::Refused => 1,
             Ended::No => 3,
             Ended::Late => 4,
             // As shells do for SIGINT.
@@ -79,9 +82,15 @@ pub(super) fn told(failure: Failure) -> anyhow::Error {
 /// Prints to the standard output, with colours only on a terminal and without `NO_COLOR`. It is no error if the reader
 /// closes the output early.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    print_on(text).map(drop)
+}
+
+/// Prints in the same way. Returns whether the reader may still read.
+pub(super) fn print_on(text: &str) -> anyhow::Result<bool> {
     let mut output = anstream::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

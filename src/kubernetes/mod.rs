@@ -37,7 +37,7 @@ pub use nodes::read_nodes;
 pub use pods::Pods;
 pub use rival::rival;
 pub use secrets::{SecretChange, SecretData, watch_secrets};
-pub use services::{ServiceDefect, ServiceObject, ServiceSelector, list_services, watch_services};
+pub use services::{ServiceDefect, ServiceObject, ServiceSelector, list_services, read_service, watch_services};
 pub use slices::{Leftovers, NamedBySlice, SliceWriter, Slices, foreign_slices, list_slices, watch_slices};
 pub use switchovers::Switchovers;
 pub use watch::{watch_classes, watch_elections, watch_labels, watch_nodes, watch_pods, watch_switchovers};

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
-use kube::{Client, Resource};
+use kube::{Api, Client, Resource};
 use lictor_api::{GROUP, LeaderElection, LeaderService, LeaderServicePort, LeaderServiceType};
 use lictor_core::{ELECTION_ANNOTATION, Failure, Family, Service, ServicePort, TargetPort, Uid, Version};
 use lictor_kubernetes::{Change, LICTOR, MANAGED_BY, changes, failure, version_of, within};
@@ -256,6 +256,21 @@ pub async fn list_services(
         }));
     }
     Ok(found)
+}
+
+/// Reads a Service. `None`: there is none of that name.
+///
+/// # Errors
+/// If there is no answer, or a refusal.
+pub async fn read_service(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    timeout: Duration,
+) -> Result<Option<ServiceObject>, Failure> {
+    let api: Api<SlimService> = Api::namespaced(client.clone(), namespace);
+    let read = within(timeout, api.get_opt(name)).await;
+    read.map(|found| found.map(ServiceObject::from)).map_err(|error| failure("get", "services", &error))
 }
 
 /// Watches all Services, whether or not an election names them. The operator keeps almost nothing of a Service through which no leader can

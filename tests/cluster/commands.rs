@@ -1,18 +1,22 @@
 //! The commands for people, `kubectl lictor …`, against a real API server: what they print is compared with the files in
 //! `tests/cluster/snapshots`, which `LICTOR_BLESS=1` writes.
 
+mod check;
 mod cut_over;
 mod dashboard;
 mod doctor;
 mod list;
 mod one;
 mod switchover;
+mod watch;
 
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
-use lictor_testing::kubernetes::{Lab, Operator, PodSpec};
+use lictor_testing::kubernetes::{Lab, Operator, PodSpec, eventually};
 use serde_json::{Value, json};
 
 /// Makes a command of the plugin, about the lab's namespace, in an environment without colours.
@@ -41,6 +45,76 @@ pub async fn group(lab: &Lab) -> Operator {
     lab.wait_condition("web", "Ready", "True", "Led").await;
     lab.wait_candidates(2, 4).await;
     operator
+}
+
+/// A command that goes on, and is killed when its test ends.
+pub struct Live {
+    child: Child,
+    lines: Receiver<String>,
+    /// The lines so far.
+    pub seen: Vec<String>,
+}
+
+impl Live {
+    /// Starts it. Its lines are those of both of its outputs.
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lictor starts");
+        let (out, err) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
+        Self::of(child, vec![Box::new(out), Box::new(err)])
+    }
+
+    /// Reads these outputs of a command.
+    pub fn of(child: Child, outputs: Vec<Box<dyn Read + Send>>) -> Self {
+        let (sender, lines) = channel();
+        for output in outputs {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let mut output = BufReader::new(output);
+                let mut line = Vec::new();
+                loop {
+                    // A terminal whose other end is closed ends with an error, after what was written to it.
+                    let ended = !matches!(output.read_until(b'\n', &mut line), Ok(1..));
+                    let text = String::from_utf8_lossy(&std::mem::take(&mut line)).trim_end_matches('\n').to_owned();
+                    if sender.send(text).is_err() || ended {
+                        return;
+                    }
+                }
+            });
+        }
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits until a line has all of this, and returns the line.
+    pub async fn shows_all(&mut self, parts: &[&str]) -> String {
+        eventually(&format!("a line with {parts:?}"), || {
+            self.seen.extend(self.lines.try_iter());
+            let found = self.seen.iter().find(|line| parts.iter().all(|part| line.contains(part))).cloned();
+            let seen = self.seen.join("\n");
+            async move { found.ok_or(seen) }
+        })
+        .await
+    }
+
+    /// Waits until a line has this.
+    pub async fn shows(&mut self, part: &str) -> String {
+        self.shows_all(&[part]).await
+    }
+
+    /// Presses Ctrl-C, and returns the exit code. `seen` has all lines then.
+    pub fn interrupt(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        let code = self.child.wait().expect("it ends").code();
+        self.seen.extend(self.lines.iter());
+        code
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Runs it with all rights.

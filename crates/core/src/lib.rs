@@ -86,7 +86,8 @@ pub use members::{Concern, Members, Membership, PodCache};
 pub use node::{Node, ZONE_LABEL};
 pub use overtaken::HeldElsewhere;
 pub use ownership::{
-    InUse, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title, TitleRead, Unread,
+    InUse, Judgement, Multiplying, Owner, Ownership, Provenance, Provenances, Selection, Selections, Title, TitleRead,
+    Unread,
 };
 pub use pairs::Pairs;
 pub use pod::{

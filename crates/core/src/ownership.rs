@@ -131,6 +131,24 @@ pub enum TitleRead {
     Controller(Selection),
 }
 
+/// The candidates that an election may write to, and those that it may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Whether the election may write to a candidate that has not finished.
+    pub free: bool,
+    /// Whether the election has to wait for a read, because a candidate carries one of its keys.
+    pub waits: bool,
+    /// The candidates that the election may not write to, or not yet.
+    pub foreign: BTreeSet<Uid>,
+    /// The candidates that have to be read.
+    pub unread: BTreeMap<Uid, Unread>,
+    /// The first key of another owner on a pod that can't be left out of the group, because it leads, or shows the leader's label
+    /// permanently, with the pod's name.
+    pub in_the_way: Option<(String, InUse)>,
+    /// The first key of another owner on a candidate that has not finished, with the pod's name.
+    pub in_use: Option<(String, InUse)>,
+}
+
 /// An election's keys and their values, which decide, together with a pod's own, who owns a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership<'a> {
@@ -173,6 +191,39 @@ impl Ownership<'_> {
         let former = former.filter(|_| !self.has_marked(pod) && pod.control.controller().is_some());
         let present = |found: &PodKey| keys_on(self.markings, pod).any(|present| present.key == found.key);
         title(written.chain(former.filter(|found| !present(found)).map(|found| self.of_template(pod, found))))
+    }
+
+    /// O1: which candidates the election may write to. `marked_by_others`: those that carry the mark of another election, by name, and that
+    /// election.
+    pub fn judge(&self, candidates: &[&Pod], marked_by_others: &BTreeMap<String, String>) -> Judgement {
+        let mut found = Judgement::default();
+        for pod in candidates.iter().copied() {
+            let title = match marked_by_others.get(&pod.name) {
+                Some(other) => Title::InUse(InUse::by_election(other)),
+                None => self.of(pod),
+            };
+            match title {
+                Title::Free => found.free |= !pod.finished,
+                Title::Unread => {
+                    if pod.control.controller().is_none_or(|controller| !self.is_unread(controller)) {
+                        found.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
+                    }
+                    // A pod that shows nothing yet is left out of the group until its read is complete.
+                    found.waits |= self.carries(pod);
+                    found.foreign.insert(pod.uid.clone());
+                }
+                Title::InUse(in_use) => {
+                    found.foreign.insert(pod.uid.clone());
+                    if found.in_the_way.is_none() && (self.has_marked(pod) || self.markings.shows_leader(pod)) {
+                        found.in_the_way = Some((pod.name.clone(), in_use.clone()));
+                    }
+                    if found.in_use.is_none() && !pod.finished {
+                        found.in_use = Some((pod.name.clone(), in_use));
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// O1: whether a pod that the election has marked under a former spec, and no longer selects, has a value of the present spec from its

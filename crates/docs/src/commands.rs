@@ -13,21 +13,22 @@ const HEAD: &str = "# Commands\n\n\
     As a plugin, the program has the same commands: `kubectl lictor list` is `lictor list`. Where an environment variable stands beside an\n\
     option, it sets that option, unless the command line does.\n";
 
-/// Returns the page for this command line.
-pub fn page(mut program: Command) -> String {
+/// Returns the page for this command line, whose subcommands are in these groups.
+pub fn page(mut program: Command, groups: &[Command]) -> String {
     program.build();
     let mut text = HEAD.to_owned();
-    let mut table = head(&["command", "effect"]);
-    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
     let mut parts = String::new();
-    for command in program.get_subcommands_mut().filter(shown) {
-        let name = command.get_name().to_owned();
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        row(&mut table, &[format!("[`{name}`](#{name})"), cell(&about)]);
-        part(&mut parts, &name, command);
+    for group in groups {
+        let mut table = head(&[group.get_subcommand_help_heading().unwrap_or("command"), "effect"]);
+        for name in group.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name) {
+            let Some(command) = program.find_subcommand_mut(name) else { continue };
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            row(&mut table, &[format!("[`{name}`](#{name})"), cell(&about)]);
+            part(&mut parts, name, command);
+        }
+        let _ = write!(text, "\n{table}");
     }
-    let _ = write!(text, "\n{table}{parts}");
-    text
+    text + &parts
 }
 
 fn part(text: &mut String, name: &str, command: &mut Command) {
@@ -115,13 +116,15 @@ mod tests {
             .arg(arg!(-n --namespace <NAME> "The namespace").default_value("here").env("HOP_NAMESPACE"))
             .arg(arg!(--high "Higher").action(ArgAction::SetTrue))
             .arg(arg!(--secret "Not shown").hide(true));
-        let page = page(Command::new("lictor").subcommand(hop).subcommand(Command::new("inner").hide(true)));
+        let commands = [hop, Command::new("inner").hide(true)];
+        let group = Command::new("lictor").subcommands(commands.clone()).subcommand_help_heading("Move");
+        let page = page(Command::new("lictor").subcommands(commands), &[group]);
         let table = "| option | meaning |\n|---|---|\n\
                      | `<FENCE>` | The fence |\n\
                      | `-n, --namespace <NAME>`, `HOP_NAMESPACE` | The namespace. Default: `here` |\n\
                      | `--high` | Higher |\n";
         for text in [
-            "| [`hop`](#hop) | Hops, as `a\\|b`, over \\<N> fences |\n",
+            "\n| Move | effect |\n|---|---|\n| [`hop`](#hop) | Hops, as `a\\|b`, over \\<N> fences |\n",
             "\n## hop\n\nHops, as `a|b`, over \\<N> fences.\n\n```\nlictor hop [OPTIONS] <FENCE>\n```\n",
             table,
             "\n```\nhop 3    # three\n```\n",

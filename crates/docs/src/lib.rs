@@ -57,7 +57,9 @@ impl What {
                 )?;
                 vec![("docs/pictures/badges.svg", made)]
             }
-            Self::Commands => vec![("docs/commands.md", commands::page(lictor::cli::Cli::command()))],
+            Self::Commands => {
+                vec![("docs/commands.md", commands::page(lictor::cli::Cli::command(), &lictor::cli::groups()))]
+            }
             Self::Demo => {
                 vec![("docs/pictures/demo.svg", from("docs/pictures/demo.txt", "make demo-picture", demo::picture)?)]
             }

@@ -80,6 +80,15 @@ pub(super) fn age(since: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Returns how long something took.
+pub(super) fn took(milliseconds: i64) -> String {
+    if milliseconds < 10_000 {
+        format!("{milliseconds} ms")
+    } else {
+        format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::access::Place;
 use super::complete::elections;
-use super::format::{Data, age};
+use super::format::{Data, age, took};
 use super::paint::{Cell, Tone, table};
 use super::reading::{full_name, last_seen};
 use crate::cli::support::{Ended, block_on, print};
@@ -96,12 +96,4 @@ fn rows(history: &[HistoryEntry]) -> Vec<Vec<Cell>> {
         ]
     };
     [heading].into_iter().chain(history.iter().map(row)).collect()
-}
-
-fn took(milliseconds: i64) -> String {
-    if milliseconds < 10_000 {
-        format!("{milliseconds} ms")
-    } else {
-        format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100)
-    }
 }

@@ -7,12 +7,16 @@ use lictor_api::{LeaderElection, PAUSED, READY, STALLED, WORKLOADS_FOLLOW};
 use serde::Serialize;
 
 use super::access::Place;
+use super::acting::idle;
 use super::format::{Format, age, as_list, resource_name};
 use super::paint::{Cell, Tone, table};
 use super::reading::condition;
 use crate::cli::support::{Ended, block_on, print};
 
 /// Lists elections, those with a problem first.
+///
+/// If no operator acts, no program keeps these statuses up to date, and a line below the list says so, if you may list
+/// Leases in all namespaces.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  kubectl lictor list -A\n  kubectl lictor list -n shop -o wide    # with nodes, clusters, and what is wrong\n  kubectl lictor list -A --problems    # only elections with a problem; the exit code is 3 if there are any"
@@ -25,7 +29,7 @@ pub(crate) struct List {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// List only elections with a problem. The exit code is then 3 if there are any.
+    /// List only elections with a problem. The exit code is then 3 if there are any, or if no operator acts.
     #[arg(long)]
     problems: bool,
 
@@ -57,7 +61,12 @@ impl List {
     async fn list(self) -> anyhow::Result<Ended> {
         let (reader, namespace) = self.place.reader().await?;
         let place = if self.all_namespaces { None } else { Some(namespace.as_str()) };
-        let mut elections = reader.elections(place).await?;
+        let (elections, classes) = tokio::join!(reader.elections(place), reader.classes());
+        let mut elections = elections?;
+        let idle = match classes {
+            Ok(classes) => idle(&reader, &elections, &classes).await,
+            Err(_) => Vec::new(),
+        };
         elections.sort_by_cached_key(|election| (health(election), election.namespace(), election.name_any()));
         if self.problems {
             elections.retain(|election| health(election) < Health::Paused);
@@ -82,7 +91,11 @@ impl List {
                 print(&table(&rows(&elections, self.all_namespaces, wide)))?;
             }
         }
-        Ok(if self.problems && !elections.is_empty() { Ended::No } else { Ended::Well })
+        for sentence in &idle {
+            eprintln!("{sentence}");
+        }
+        let wrong = !elections.is_empty() || !idle.is_empty();
+        Ok(if self.problems && wrong { Ended::No } else { Ended::Well })
     }
 }
 

@@ -1,7 +1,9 @@
 //! The subcommands for users of elections, with their own rights: `kubectl lictor …`.
 
 mod access;
+mod acting;
 mod changes;
+mod check;
 mod complete;
 mod dashboard;
 mod doctor;
@@ -15,10 +17,13 @@ mod pause;
 mod presence;
 mod reading;
 mod report;
+mod screen;
 mod status;
 mod switchover;
+mod watch;
 mod who;
 
+pub(super) use check::Check;
 pub(super) use complete::complete_for;
 pub(super) use dashboard::Dashboard;
 pub(super) use doctor::Doctor;
@@ -29,4 +34,5 @@ pub(super) use pause::{Pause, Resume};
 pub(super) use report::Report;
 pub(super) use status::Status;
 pub(super) use switchover::Switchover;
+pub(super) use watch::Watch;
 pub(super) use who::Who;

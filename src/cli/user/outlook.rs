@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use lictor_api::{
-    ACCEPTED, Classes, DEFAULT_CONTROLLER, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection, PAUSED,
-    READY, Refusal, Resolved, STALLED, hold, resolve,
+    ACCEPTED, Classes, ELECTED, ElectionClass, ElectionClassSpec, Leader, LeaderElection, PAUSED, READY, Refusal,
+    Resolved, STALLED, hold, resolve,
 };
 use lictor_core::switchover::{Hold, Switchovers};
 use lictor_core::{
@@ -18,6 +18,7 @@ use lictor_core::{
 use lictor_process::wall;
 use serde::Serialize;
 
+use super::acting::{controllers, idle};
 use super::presence::lost;
 use super::reading::{NOW, Reader, Seen, condition, conditions, full_name};
 use crate::wording::{advantage, describe, not_eligible};
@@ -44,6 +45,10 @@ pub(super) struct Sight {
     holds: Seen<Vec<Hold>>,
     /// Whether the cluster itself may lead, if it is the candidate.
     cluster: Option<Seen<Result<(), Unavailable>>>,
+    /// Why no operator acts for the election. `None`: one acts, or that can't be seen.
+    idle: Option<String>,
+    /// Whether the election is not applied like this yet.
+    planned: bool,
     /// Other objects that could not be seen.
     unseen: Vec<String>,
 }
@@ -102,7 +107,19 @@ impl Sight {
     /// If the election itself can't be read.
     pub(super) async fn of(reader: &Reader, namespace: &str, name: &str) -> anyhow::Result<Self> {
         let (election, classes) = tokio::join!(reader.election(namespace, name), reader.classes());
-        let election = election?;
+        Ok(Box::pin(Self::around(reader, election?, classes, false)).await)
+    }
+
+    /// Reads everything that matters for an election as it is given. `planned`: whether it is not applied like that yet,
+    /// so that its status says nothing about its spec.
+    pub(super) async fn around(
+        reader: &Reader,
+        election: LeaderElection,
+        classes: Seen<Classes>,
+        planned: bool,
+    ) -> Self {
+        let (namespace, name) = (election.namespace().unwrap_or_default(), election.name_any());
+        let (namespace, name) = (namespace.as_str(), name.as_str());
         let mut unseen = Vec::new();
         let classes = classes.unwrap_or_else(|why| {
             unseen.push(format!("the classes, and therefore the lock's place: {why}"));
@@ -119,11 +136,17 @@ impl Sight {
             lock: None,
             holds: Ok(Vec::new()),
             cluster: None,
+            idle: None,
+            planned,
             unseen,
             election,
             spec,
         };
-        let Ok(spec) = &sight.spec else { return Ok(sight) };
+        let acting = async { if classes_seen { idle(reader, [&sight.election], &classes).await } else { Vec::new() } };
+        let Ok(spec) = &sight.spec else {
+            sight.idle = acting.await.pop();
+            return sight;
+        };
         let lock =
             async { if spec.shared.is_none() && classes_seen { Some(reader.lease(&spec.key).await) } else { None } };
         let pods = async {
@@ -146,14 +169,15 @@ impl Sight {
             }
         };
         let switchovers = Box::pin(reader.switchovers(Some(namespace)));
-        let (lock, (pods, nodes, other_leaders), cluster, switchovers) = tokio::join!(lock, pods, cluster, switchovers);
+        let (lock, (pods, nodes, other_leaders), cluster, switchovers, mut idle) =
+            tokio::join!(lock, pods, cluster, switchovers, acting);
         (sight.lock, sight.pods, sight.nodes, sight.cluster) = (lock, pods, nodes, cluster);
-        sight.other_leaders = other_leaders;
+        (sight.other_leaders, sight.idle) = (other_leaders, idle.pop());
         sight.holds = switchovers.map(|all| {
             let own = all.iter().filter(|one| one.spec.election_name == name);
             own.filter_map(|one| hold(one, NOW, wall())).collect()
         });
-        Ok(sight)
+        sight
     }
 
     /// Asks the core for its decision.
@@ -205,6 +229,9 @@ impl Sight {
 
     /// Whether the spec is invalid, or an older election has the same pods, workloads or lock.
     fn is_refused(&self) -> bool {
+        if self.planned {
+            return self.spec.is_err();
+        }
         let accepted = condition(&self.election, ACCEPTED);
         // The operator still knows a class that was deleted.
         let is_kept = accepted.is_some_and(|accepted| accepted.reason == "ClassDeleted");
@@ -332,7 +359,7 @@ impl Sight {
     /// The obstacle that keeps the operator from deciding, and what to do.
     fn blocks(&self) -> Vec<String> {
         let name = full_name(&self.election);
-        let mut blocks = Vec::new();
+        let mut blocks: Vec<String> = self.idle.iter().cloned().collect();
         if self.election.metadata.deletion_timestamp.is_some() {
             blocks.push("the election is being deleted, and lictor removes what it has written".to_owned());
         }
@@ -343,8 +370,21 @@ impl Sight {
                  {namespace}`"
             ));
         }
+        if let Some(Ok(Stored::Foreign(what))) = &self.lock {
+            blocks.push(format!("{what}: delete it, or give this election another spec.key"));
+        }
+        if !self.planned {
+            blocks.extend(self.told_by_status());
+        }
+        blocks
+    }
+
+    /// The obstacle that the status tells.
+    fn told_by_status(&self) -> Vec<String> {
+        let mut blocks = Vec::new();
         let generation = self.election.metadata.generation;
         match self.election.status.as_ref().and_then(|status| status.observed_generation) {
+            None if self.idle.is_some() => {}
             None => blocks.push(
                 "no operator has looked at this election: `kubectl lictor doctor` says whether an operator acts and serves its class".into(),
             ),
@@ -352,9 +392,6 @@ impl Sight {
                 "the operator has not processed the newest spec yet: if this persists, `kubectl lictor doctor` says why".into(),
             ),
             _ => {}
-        }
-        if let Some(Ok(Stored::Foreign(what))) = &self.lock {
-            blocks.push(format!("{what}: delete it, or give this election another spec.key"));
         }
         for unwell in conditions(&self.election) {
             let follows = [READY, STALLED, PAUSED].contains(&unwell.type_.as_str());
@@ -408,8 +445,7 @@ async fn other_leaders(reader: &Reader, namespace: &str, name: &str, spec: &Reso
 
 /// Returns an election's spec as its lictor reads it, and the class, unless it is the built-in one.
 pub(super) fn read(election: &LeaderElection, classes: &Classes) -> (Result<Resolved, Refusal>, Option<ElectionClass>) {
-    let controllers = classes.values().map(|class| class.spec.controller.as_str());
-    let read = [DEFAULT_CONTROLLER].into_iter().chain(controllers).find_map(|name| resolve(election, classes, name));
+    let read = controllers(classes).find_map(|name| resolve(election, classes, name));
     let spec = read.unwrap_or_else(|| Err(Refusal { reason: "", message: "no class can be found for it".into() }));
     let class = spec.as_ref().ok().and_then(|spec| classes.get(&spec.class_name)).cloned();
     (spec, class)

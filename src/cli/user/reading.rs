@@ -15,18 +15,20 @@ use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
-use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::{Api, Client, ResourceExt};
-use lictor_api::{Classes, ElectionClass, LeaderElection, Switchover, with_selected};
+use lictor_api::{Classes, ElectionClass, GROUP, LeaderElection, Switchover, with_selected};
 use lictor_core::{
-    Failure, Instant, Key, Node, OtherLeader, Pod, Selector, Stored, Timestamp, Unavailable, WorkloadId, WorkloadKind,
+    Controller, Failure, Instant, Key, Node, OtherLeader, Pod, Provenance, Selection, Selector, Stored, Timestamp, Uid,
+    Unavailable, WorkloadId, WorkloadKind,
 };
 use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
 use lictor_process::wall;
 use serde_json::json;
 
 use crate::kubernetes::{
-    Crds, Installed, NamedBySlice, Namespaces, Pods, ServiceSelector, Workloads, list_services, list_slices, read_nodes,
+    Controllers, Crds, Installed, NamedBySlice, Namespaces, Pods, ServiceObject, ServiceSelector, WorkloadObject,
+    Workloads, list_services, list_slices, read_nodes, read_service,
 };
 use crate::store::{LeaseStore, LockStore};
 
@@ -54,6 +56,16 @@ pub(super) struct Right<'a> {
     /// `None`: all objects.
     pub(super) name: Option<&'a str>,
     pub(super) verb: &'a str,
+}
+
+/// Why a dry run had no result.
+pub(super) enum DryRun {
+    /// The API server refuses the election, and says why.
+    Refused(String),
+    /// The user has no right to apply elections.
+    NotAllowed(String),
+    /// Anything else.
+    NoAnswer(String),
 }
 
 /// The time of the command, on a clock that began long before.
@@ -93,6 +105,63 @@ impl Reader {
             )),
             Err(error) => Err(anyhow!(told("get", "leaderelections", &error))),
         }
+    }
+
+    /// Reads one election. `None`: there is none of that name.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub(super) async fn find_election(&self, namespace: &str, name: &str) -> anyhow::Result<Option<LeaderElection>> {
+        let api: Api<LeaderElection> = Api::namespaced(self.client.clone(), namespace);
+        let found = within(self.timeout, api.get_opt(name)).await;
+        found.map(|found| found.map(slim)).map_err(|error| anyhow!(told("get", "leaderelections", &error)))
+    }
+
+    /// Asks the API server what a patch would make of an election, and writes nothing.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub(super) async fn dry_run(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch<serde_json::Value>,
+    ) -> Result<LeaderElection, DryRun> {
+        let api: Api<LeaderElection> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = PatchParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.into()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
+        let error = match within(self.timeout, api.patch(name, &parameters, patch)).await {
+            Ok(election) => return Ok(slim(election)),
+            Err(error) => error,
+        };
+        let text = told("patch", "leaderelections", &error);
+        let kube::Error::Api(status) = &error else { return Err(DryRun::NoAnswer(text)) };
+        if status.is_forbidden() {
+            // A policy may refuse the election in the same way.
+            let right = Right {
+                namespace: Some(namespace),
+                group: GROUP,
+                resource: "leaderelections",
+                name: None,
+                verb: "patch",
+            };
+            let may = self.is_allowed(&Whose::Own, right).await.unwrap_or_default();
+            return Err(if may { DryRun::Refused(status.message.clone()) } else { DryRun::NotAllowed(text) });
+        }
+        let about_namespace = status.details.as_ref().is_some_and(|details| details.kind == "namespaces");
+        Err(match status.code {
+            404 if about_namespace => DryRun::Refused(format!(
+                "there is no namespace {namespace}: create it first, or name another one with -n"
+            )),
+            400 | 409 | 413 | 422 => DryRun::Refused(status.message.clone()),
+            // A field that the schema does not have.
+            500 if matches!(patch, Patch::Apply(_)) => DryRun::Refused(status.message.clone()),
+            _ => DryRun::NoAnswer(text),
+        })
     }
 
     /// Reads one election, and the names of the programs that apply its `spec.paused` from elsewhere, as GitOps tools
@@ -199,6 +268,26 @@ impl Reader {
     pub(super) async fn lease(&self, key: &Key) -> Seen<Stored> {
         let namespaces = Namespaces::new(vec![key.namespace.clone()]);
         LeaseStore::new(self.client.clone(), namespaces, self.timeout).read(key).await.map_err(own)
+    }
+
+    /// Reads workloads. Those that do not exist are left out.
+    pub(super) async fn workloads(&self, namespace: &str, ids: &[WorkloadId]) -> Seen<Vec<WorkloadObject>> {
+        Workloads::new(self.client.clone(), self.timeout).list(namespace, ids).await.map_err(own)
+    }
+
+    /// Reads a Service. `None`: there is none of that name.
+    pub(super) async fn service(&self, namespace: &str, name: &str) -> Seen<Option<ServiceObject>> {
+        read_service(&self.client, namespace, name, self.timeout).await.map_err(own)
+    }
+
+    /// Reads the labels that a controller selects its pods by.
+    pub(super) async fn selection(&self, namespace: &str, controller: &Controller) -> Seen<Selection> {
+        Controllers::new(self.client.clone(), self.timeout).selection(namespace, controller).await.map_err(own)
+    }
+
+    /// Reads which labels and annotations came with a pod. `None`: there is no such pod.
+    pub(super) async fn provenance(&self, namespace: &str, pod: &str) -> Seen<Option<(Uid, Provenance)>> {
+        Pods::new(self.client.clone(), self.timeout).provenance(namespace, pod).await.map_err(own)
     }
 
     /// Reads whether a Deployment is available.
@@ -314,12 +403,11 @@ impl Reader {
         listed.map(|list| list.items).map_err(|error| told("list", "deployments", &error))
     }
 
-    /// Returns the namespaces that have a Lease of this name.
-    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<String>> {
+    /// Lists the Leases of this name in all namespaces.
+    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<Lease>> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = within(self.timeout, self.api::<Lease>(None).list(&named)).await;
-        let listed = listed.map_err(|error| told("list", "leases", &error))?;
-        Ok(listed.items.iter().filter_map(ResourceExt::namespace).collect())
+        listed.map(|list| list.items).map_err(|error| told("list", "leases", &error))
     }
 
     /// Reads the operator's own Lease.
@@ -330,9 +418,18 @@ impl Reader {
 
     /// Returns the name by which the API server knows whoever runs this. `None`: it does not say.
     pub(super) async fn user_name(&self) -> Option<String> {
+        self.review().await?.status?.user_info?.username
+    }
+
+    /// Returns the time by the API server's clock. `None`: it does not say.
+    pub(super) async fn now(&self) -> Option<k8s_openapi::jiff::Timestamp> {
+        self.review().await?.metadata.creation_timestamp.map(|time| time.0)
+    }
+
+    /// Asks the API server who runs this. It writes nothing by that, and stamps its answer with its time.
+    async fn review(&self) -> Option<SelfSubjectReview> {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let told = within(self.timeout, api.create(&PostParams::default(), &SelfSubjectReview::default())).await;
-        told.ok()?.status?.user_info?.username
+        within(self.timeout, api.create(&PostParams::default(), &SelfSubjectReview::default())).await.ok()
     }
 
     /// Asks the API server whether an account has a right.

@@ -16,7 +16,8 @@ use super::list::health;
 use super::outlook::{Outlook, Sight};
 use super::paint::{Cell, Tone, paint, table};
 use super::reading::{Reader, condition, conditions, full_name};
-use crate::cli::support::{Ended, block_on, print};
+use super::screen::Screen;
+use crate::cli::support::{Ended, asked_to_end, block_on, print, print_on};
 
 /// Shows one election: its store and lock, its leader, and each candidate with its rank and why it would or would not
 /// be elected.
@@ -57,21 +58,30 @@ impl Status {
             return Ok(Ended::Well);
         }
         tokio::select! {
+            biased;
+            // First, so that it is heeded before the terminal changes.
+            ended = asked_to_end() => ended.map(|()| Ended::Interrupted).map_err(Into::into),
             ended = self.follow(&reader, &namespace, first) => ended,
-            _ = tokio::signal::ctrl_c() => Ok(Ended::Interrupted),
         }
     }
 
     /// Shows the election again and again, as long as it can be read.
     async fn follow(&self, reader: &Reader, namespace: &str, first: String) -> anyhow::Result<Ended> {
         let mut changes = Changes::new(reader, namespace);
+        let mut screen = Screen::open()?;
         let mut shown = String::new();
         let mut text = first;
         loop {
-            if text != shown {
-                show(&text, shown.is_empty())?;
-                shown = text;
+            let is_read = match &mut screen {
+                Some(screen) => screen.show(&text).map(|()| true)?,
+                None if text == shown => true,
+                None if shown.is_empty() => print_on(&text)?,
+                None => print_on(&format!("---\n{text}"))?,
+            };
+            if !is_read {
+                return Ok(Ended::Well);
             }
+            shown = text;
             changes.next().await;
             text = self.text(reader, namespace).await?;
         }
@@ -87,16 +97,6 @@ impl Status {
             Some(Format::Json) => serde_json::to_string_pretty(&data(&sight, &outlook))? + "\n",
             Some(Format::Yaml) => as_yaml(&data(&sight, &outlook))?,
         })
-    }
-}
-
-/// Prints the next state. On a terminal, it replaces the previous one.
-fn show(text: &str, first: bool) -> anyhow::Result<()> {
-    use std::io::IsTerminal;
-    if std::io::stdout().is_terminal() {
-        print(&format!("\u{1b}[H\u{1b}[2J{text}"))
-    } else {
-        print(&if first { text.to_owned() } else { format!("---\n{text}") })
     }
 }
 

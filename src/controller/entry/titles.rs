@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use lictor_api::Refusal;
 use lictor_core::{
-    Controller, ELECTION_ANNOTATION, Failure, InUse, Instant, Locks, Markings, Members, Multiplying, Owner, Ownership,
-    Pod, PodCache, Provenances, Record, Scope, Selections, Title, TitleRead, Uid, Unread,
+    ELECTION_ANNOTATION, Failure, InUse, Instant, Judgement, Locks, Markings, Members, Multiplying, Ownership, Pod,
+    PodCache, Provenances, Record, Scope, Selections, Title, TitleRead, Uid, Unread,
 };
 
 use crate::controller::object::ElectionObject;
+use crate::wording::refusals::in_use_on;
 
 /// How long to wait before reading an object again that could not be read, or that turned out to be another object.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ impl Titles {
 
     /// The obstacle that keeps a candidate from taking part, as a sentence.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.in_use.as_ref().map(|(pod, in_use)| told(pod, in_use))
+        self.in_use.as_ref().map(|(pod, in_use)| in_use_on(pod, in_use))
     }
 
     /// Looks at the current candidates. Returns why the election may write to none of them, if that is so.
@@ -81,33 +82,9 @@ impl Titles {
             provenances: &self.provenances,
             selections: &self.selections,
         };
-        let (mut free, mut stands_in_the_way) = (false, None);
-        for pod in candidates.iter().copied() {
-            let title = match marked_by_others.get(&pod.name) {
-                Some(other) => Title::InUse(InUse::by_election(other)),
-                None => asked.of(pod),
-            };
-            match title {
-                Title::Free => free |= !pod.finished,
-                Title::Unread => {
-                    if pod.control.controller().is_none_or(|controller| !asked.is_unread(controller)) {
-                        self.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
-                    }
-                    // A pod that shows nothing yet is left out of the group until its read is complete.
-                    self.waits |= asked.carries(pod);
-                    self.foreign.insert(pod.uid.clone());
-                }
-                Title::InUse(in_use) => {
-                    self.foreign.insert(pod.uid.clone());
-                    if stands_in_the_way.is_none() && (is_marked(pod, object.name()) || markings.shows_leader(pod)) {
-                        stands_in_the_way = Some(told(&pod.name, &in_use));
-                    }
-                    if self.in_use.is_none() && !pod.finished {
-                        self.in_use = Some((pod.name.clone(), in_use));
-                    }
-                }
-            }
-        }
+        let Judgement { free, waits, foreign, unread, in_the_way, in_use } = asked.judge(&candidates, marked_by_others);
+        (self.waits, self.foreign, self.unread, self.in_use) = (waits, foreign, unread, in_use);
+        let mut stands_in_the_way = in_the_way.map(|(pod, in_use)| in_use_on(&pod, &in_use));
         // A pod that an edit of the spec has left still has the former spec's marks, which the operator takes off.
         for pod in all.into_iter().filter(|pod| !spec.scope.selector.matches(&pod.labels)) {
             match asked.of_left(pod) {
@@ -116,7 +93,7 @@ impl Titles {
                     self.unread.insert(pod.uid.clone(), Unread::Pod(pod.name.clone()));
                     self.waits = true;
                 }
-                Title::InUse(in_use) => stands_in_the_way = stands_in_the_way.or(Some(told(&pod.name, &in_use))),
+                Title::InUse(in_use) => stands_in_the_way = stands_in_the_way.or(Some(in_use_on(&pod.name, &in_use))),
             }
         }
         let controllers = asked.unread(&candidates);
@@ -182,35 +159,6 @@ impl Titles {
     /// Forgets the state that only an acting replica needs.
     pub(crate) fn forget(&mut self) {
         self.reading.clear();
-    }
-}
-
-fn is_marked(pod: &Pod, election: &str) -> bool {
-    pod.annotations.get(ELECTION_ANNOTATION) == Some(election)
-}
-
-/// The key that is in use on a pod, and what to do.
-fn told(pod: &str, InUse { key, is_label, by }: &InUse) -> String {
-    let (kind, kinds) = if *is_label { ("label", "labels") } else { ("annotation", "annotations") };
-    match by {
-        Owner::Controller(Controller { kind, name, .. }) => format!(
-            "the {kind:?} {name} selects the pod {pod} by the label {key}, which this election writes or has written, \
-             so it would replace the pod: write other labels into spec.leader and spec.follower"
-        ),
-        Owner::Template(value) => format!(
-            "the pod {pod} has the {kind} {key}={value} from its controller's template, so a Service or another \
-             controller may select by it: remove it from the template, write other {kinds} into spec.leader and \
-             spec.follower, or set spec.whenLabelInUse to Replace"
-        ),
-        Owner::Election(other) => format!(
-            "the pod {pod} still carries the labels of the election {other}, which takes them off unless it is \
-             refused or paused: see `kubectl lictor explain {other}`"
-        ),
-        Owner::Somebody(value) => format!(
-            "the pod {pod} has the {kind} {key}={value}, which this election did not write: write other {kinds} into \
-             spec.leader and spec.follower, remove it from the pod and from its controller's template, or set \
-             spec.whenLabelInUse to Replace"
-        ),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::controller::entry::Entry;
 use crate::controller::lookup::{circle, reached};
 use crate::controller::object::CIRCULAR_WORKLOADS;
 use crate::kubernetes::WorkloadObject;
+use crate::wording::refusals::makes_own_candidates;
 
 /// Why an election is refused if its workloads are part of a circle. `wins`: whether another election goes before this one. The last
 /// election of each circle is refused.
@@ -31,10 +32,7 @@ pub(super) fn circular(content: &Content, entry: &Entry, wins: impl Fn(&Entry) -
     });
     let message = if parts.len() == 1 {
         let workload = makes(content, &start).remove(&start).unwrap_or_default();
-        format!(
-            "{workload} in spec.workloads makes candidates of this same election: without a leader, lictor would disable it, and no \
-             candidate would be left to elect. Take it out of spec.workloads, or select other pods"
-        )
+        makes_own_candidates(&workload)
     } else {
         let steps: Vec<String> = steps
             .map(|(election, workload, next)| format!("{election} has {workload}, which makes candidates of {next}"))

@@ -12,6 +12,7 @@ use super::objects::{Content, Objects};
 use crate::controller::entry::Entry;
 use crate::controller::names::ElectionName;
 use crate::controller::object::Standing;
+use crate::wording::refusals;
 
 /// The place of an election among those that want the same; the lowest goes first. The place depends on one election alone, so any two
 /// elections have an order, and refusals never form a circle.
@@ -43,11 +44,7 @@ impl Conflicts<'_> {
         if let Some(other) = namesakes.filter_map(|other| self.objects.named(other)).find(|other| wins(other)) {
             return Some(Refusal {
                 reason: "KeyTaken",
-                message: format!(
-                    "the lock {:?} belongs to the {}: give this one another spec.key, or delete the other",
-                    spec.key.name,
-                    told(other, entry)
-                ),
+                message: refusals::key_taken(&spec.key.name, &told(other, entry)),
             });
         }
         if let Some(service) = CatalogService::of(&entry.object)
@@ -60,12 +57,7 @@ impl Conflicts<'_> {
         {
             return Some(Refusal {
                 reason: "ServiceTaken",
-                message: format!(
-                    "spec.sharedStore.consulService.name is {:?}, which the {} already registers its leader as: write another \
-                     name, or delete the other",
-                    service.name,
-                    told(other, entry)
-                ),
+                message: refusals::catalog_service_taken(&service.name, &told(other, entry)),
             });
         }
         for pod in entry.members.candidates() {
@@ -74,12 +66,7 @@ impl Conflicts<'_> {
                 let labelled = marker(content, pod).is_some_and(|marker| marker == other.object.name());
                 return Some(Refusal {
                     reason: "PodsTaken",
-                    message: format!(
-                        "the pod {pod:?} is already {} by the {}: give this one a selector for pods of its own, or \
-                         delete the other",
-                        if labelled { "labelled" } else { "selected" },
-                        told(other, entry)
-                    ),
+                    message: refusals::pod_taken(pod, labelled, &told(other, entry)),
                 });
             }
         }
@@ -95,11 +82,7 @@ impl Conflicts<'_> {
         if let Some((other, workload)) = others.find_map(|other| Some((other, named(other)?))) {
             return Some(Refusal {
                 reason: "WorkloadTaken",
-                message: format!(
-                    "{workload} is already in spec.workloads of the {}: take it out of one of the two, or delete the \
-                     other",
-                    told(other, entry)
-                ),
+                message: refusals::workload_taken(&workload, &told(other, entry)),
             });
         }
         circular(content, entry, wins)

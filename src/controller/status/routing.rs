@@ -9,6 +9,7 @@ use lictor_core::{Election, Family, Pod, Service, ServicePort, Situation, Slice,
 use crate::controller::entry::{Entry, Obstacle, Route, slices};
 use crate::controller::object::told_holder;
 use crate::kubernetes::{Leftovers, ServiceDefect, foreign_slices};
+use crate::wording::refusals;
 
 /// The condition of the Service; `None` if the election names none. `leading`: the leader's pod, if it is known.
 pub(crate) fn routed(
@@ -165,47 +166,17 @@ fn refused(obstacle: &Obstacle, namespace: &str, service: &str) -> (&'static str
             "Forbidden",
             format!("{}: set routing.enabled in the values of lictor's chart, which grants it", failure.text()),
         ),
-        Obstacle::Taken(older) => (
-            "TakenByElection",
-            format!(
-                "the Service {service} belongs to the older election {older}: name another one in \
-                 spec.service.name, or delete the other"
-            ),
-        ),
-        Obstacle::Missing => (
-            "ServiceNotFound",
-            format!(
-                "there is no Service {service} in the namespace {namespace}: write spec.service.ports, so that lictor creates it, or \
-                 create one without spec.selector"
-            ),
-        ),
+        Obstacle::Taken(older) => ("TakenByElection", refusals::service_taken(service, &older.to_string())),
+        Obstacle::Missing => ("ServiceNotFound", refusals::service_missing(namespace, service)),
         Obstacle::NotCreated(failure) => (
             "ServiceNotWritten",
             format!("the operator keeps trying to create the Service {service}: {}", failure.text()),
         ),
-        Obstacle::NotOwn => (
-            "ServiceNotOwned",
-            format!(
-                "the Service {service} exists, lictor did not create it for this election, and it has other ports or another type than \
-                 spec.service: write another spec.service.name; or remove spec.service.ports, so that lictor uses the Service as it is; \
-                 or, if no program needs it, delete it with `kubectl -n {namespace} delete service {service}`"
-            ),
-        ),
-        Obstacle::Defect(ServiceDefect::HasSelector) => (
-            "ServiceHasSelector",
-            format!(
-                "the Service {service} has a selector, so Kubernetes itself writes its endpoints: once these are only \
-                 the leader (docs/routing.md), remove the selector with `kubectl -n {namespace} patch service \
-                 {service} --type=json -p '[{{\"op\":\"remove\",\"path\":\"/spec/selector\"}}]'`"
-            ),
-        ),
-        Obstacle::Defect(ServiceDefect::ExternalName) => (
-            "UnsupportedService",
-            format!(
-                "the Service {service} has the type ExternalName, which reaches no pods: name another one in \
-                 spec.service.name"
-            ),
-        ),
+        Obstacle::NotOwn => ("ServiceNotOwned", refusals::service_not_own(namespace, service)),
+        Obstacle::Defect(ServiceDefect::HasSelector) => {
+            ("ServiceHasSelector", refusals::service_has_selector(namespace, service))
+        }
+        Obstacle::Defect(ServiceDefect::ExternalName) => ("UnsupportedService", refusals::service_is_external(service)),
     }
 }
 

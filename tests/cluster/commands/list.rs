@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use kube::api::{Patch, PatchParams};
-use lictor_testing::kubernetes::{Lab, PodSpec};
+use lictor_testing::kubernetes::{Lab, PodSpec, eventually};
 use serde_json::{Value, json};
 
-use super::{compare, run, session, told};
+use super::{Live, compare, plugin, run, session, told};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn problems_come_first_in_every_format() {
@@ -48,6 +48,45 @@ async fn problems_come_first_in_every_format() {
     // Other tests have theirs in the same control plane.
     let all = String::from_utf8(run(&lab, &["list", "-A"]).stdout).expect("it is text");
     assert!(all.starts_with("NAMESPACE ") && all.lines().any(|line| line.starts_with(&lab.namespace)), "{all}");
+}
+
+/// The statuses of elections for which no operator acts are old.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_no_operator_acts_is_said() {
+    let lab = Lab::new("cmd-idle").await;
+    let controller = format!("test/{}", lab.namespace);
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
+        "spec": {"controller": controller, "lease": {}},
+    });
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("it can be applied");
+    lab.pod("web-0", PodSpec::default()).await;
+    lab.elect(json!({"className": lab.namespace})).await;
+    let says = |arguments: &[&str]| told(arguments, &run(&lab, arguments));
+    let never = format!("no operator of {controller} acts, so what the statuses say may be over: there is no Lease");
+    let listed = says(&["list", "--problems"]);
+    assert!(listed.contains(&never) && listed.contains("(exit code 3)"), "{listed}");
+    let mut operator = lab.operator(&["--controller", &controller]);
+    lab.wait_condition("web", "Ready", "True", "Led").await;
+    for arguments in [&["list"][..], &["status", "web"]] {
+        let said = says(arguments);
+        assert!(!said.contains("no operator") && said.contains("Led"), "{said}");
+    }
+    operator.signal("KILL");
+    operator.ended().await;
+    let killed = format!("renewed the Lease {}/{} last ", lab.namespace, controller.replace('/', "-"));
+    eventually("it is noticed", || {
+        let said = says(&["list", "--problems"]);
+        let noticed = said.contains(&killed) && said.contains("(exit code 3)");
+        async move { if noticed { Ok(()) } else { Err(said) } }
+    })
+    .await;
+    for arguments in [&["status", "web"][..], &["explain", "web"]] {
+        let said = says(arguments);
+        assert!(said.contains(&killed), "{said}");
+    }
+    let mut watch = Live::start(plugin(&lab, lab.cluster.kubeconfig(), &["watch"]));
+    watch.shows(&killed).await;
 }
 
 /// The number of elections, and within what time they are listed, or within how many times what kubectl takes: this program is not

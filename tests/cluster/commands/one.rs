@@ -1,14 +1,11 @@
 //! The commands about one election.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
 use kube::api::{Patch, PatchParams};
 use lictor_testing::consul::Consul;
 use lictor_testing::kubernetes::{Lab, PodSpec, User, eventually};
 use serde_json::{Value, json};
 
-use super::{compare, group, plugin, run, session, told};
+use super::{Live, compare, group, plugin, run, session, told};
 use crate::consul::member::Member;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,40 +190,14 @@ async fn an_election_in_consul_says_what_can_not_be_seen_from_here() {
     compare(&member.lab, "consul", &session(&member.lab, &[&["status", "web"], &["explain", "web"], &["who", "web"]]));
 }
 
-/// A command that is killed when its test ends.
-struct Watch(Child);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// --watch shows each change, until Ctrl-C.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_shows_each_change_and_ends_with_ctrl_c() {
     let lab = Lab::new("cmd-watch").await;
     let _operator = group(&lab).await;
-    let mut command = plugin(&lab, lab.cluster.kubeconfig(), &["status", "web", "--watch"]);
-    let mut watch = Watch(command.stdout(Stdio::piped()).spawn().expect("lictor starts"));
-    let (sender, lines) = std::sync::mpsc::channel();
-    let output = BufReader::new(watch.0.stdout.take().expect("it is piped"));
-    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-    let mut seen = Vec::new();
-    let mut shows = async |what: &str| {
-        eventually(what, || {
-            seen.extend(lines.try_iter());
-            let found = seen.iter().any(|line: &String| line.contains(what));
-            let seen = seen.join("\n");
-            async move { if found { Ok(()) } else { Err(seen) } }
-        })
-        .await;
-    };
-    shows("web-1   leader").await;
+    let mut watch = Live::start(plugin(&lab, lab.cluster.kubeconfig(), &["status", "web", "--watch"]));
+    watch.shows("web-1   leader").await;
     lab.kill_pod("web-1").await;
-    shows("web-0   leader").await;
-    let pid = watch.0.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
-    assert_eq!(watch.0.wait().expect("it ends").code(), Some(130));
+    watch.shows("web-0   leader").await;
+    assert_eq!(watch.interrupt(), Some(130));
 }
