@@ -299,12 +299,11 @@ impl Reader {
         listed.map(|list| list.items).map_err(|error| told("list", "deployments", &error))
     }
 
-    /// Returns the namespaces that have a Lease of this name.
-    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<String>> {
+    /// Lists the Leases of this name in all namespaces.
+    pub(super) async fn leases(&self, name: &str) -> Seen<Vec<Lease>> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = within(self.timeout, self.api::<Lease>(None).list(&named)).await;
-        let listed = listed.map_err(|error| told("list", "leases", &error))?;
-        Ok(listed.items.iter().filter_map(ResourceExt::namespace).collect())
+        listed.map(|list| list.items).map_err(|error| told("list", "leases", &error))
     }
 
     /// Reads the operator's own Lease.

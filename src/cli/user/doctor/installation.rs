@@ -142,7 +142,8 @@ impl Operator {
         let namespace = if installation.names_lease() {
             own
         } else {
-            let places: Vec<String> = reader.leases(&lease).await.unwrap_or_default();
+            let leases = reader.leases(&lease).await.unwrap_or_default();
+            let places: Vec<String> = leases.iter().filter_map(ResourceExt::namespace).collect();
             let first = places.first().cloned();
             if places.contains(&own) { own } else { first.unwrap_or(own) }
         };
