@@ -483,7 +483,7 @@ async fn elections_without_an_operator_are_marked() {
     browser.shows(".idle", "A lost leader stays lost until an operator acts").await;
     // The next one takes over.
     let _operator = lab.operator(&["--controller", &controller]);
-    lictor_testing::eventually("the mark is gone", || async {
+    eventually("the mark is gone", || async {
         match browser.text(".idle").await {
             None => Ok(()),
             Some(text) => Err(text),

@@ -26,7 +26,7 @@ function past(entries, before = 0, first = null) {
 
 const row = (namespace, name, entries, more = {}) => {
   const { changes, spans, ...led } = past(entries, ...(more.earlier ?? []));
-  return { namespace, name, uid: `${namespace}-${name}`, health: 'well', status: 'Led', message: null, paused: false, cluster: null, node: 'node-b1', address: '10.244.2.17', candidates: '3/3', className: 'lease', knownSince: null, created: now - 40 * DAY, ...led, changes, spans, ...more };
+  return { namespace, name, uid: `${namespace}-${name}`, health: 'well', status: 'Led', message: null, paused: false, cluster: null, node: 'node-b1', address: null, candidates: '3/3', className: 'lease', knownSince: null, created: now - 40 * DAY, ...led, changes, spans, ...more };
 };
 const checkout = row('shop', 'checkout', [
   [19.2 * HOUR, 'checkout-7d9f-m8wzt', 'SwitchedOver', 61], [18.8 * HOUR, 'checkout-7d9f-p5rbn', 'LeaderDeleted', 83],
@@ -66,7 +66,7 @@ window.example = {
       },
       conditions: [condition('Ready', 'Led', 'checkout-7d9f-p5rbn is the leader'), condition('Routed', 'LeaderReached', 'the Service reaches the leader')],
       cards: [
-        { kind: 'service', title: 'checkout-leader', well: true, lines: [['ports', 'http 80'], ['route', 'the Service reaches the leader, in the slice checkout-leader-lictor']] },
+        { kind: 'service', title: 'checkout-leader', well: true, lines: [['ports', 'http 80'], ['route', 'it reaches the leader']] },
         { kind: 'probe', title: 'GET /healthz at port http', well: true, lines: [['every', '1 s, for at most 1 s'], ['fails after', '3 in a row without success']] },
         { kind: 'lock', title: 'checkout', well: true, lines: [['store', 'Lease shop/checkout; answers the operator'], ['session', 'none: a Lease is held until another record is written']] },
         { kind: 'workloads', title: '2 that follow the leader', well: true, lines: [['CronJob/send-receipts', 'Enabled'], ['Deployment/card-gateway', 'Enabled']] },

@@ -131,15 +131,15 @@ async fn hide(browser: &Browser, what: &str) {
 #[ignore = "slow: waits for a browser"]
 async fn the_pictures_of_the_documentation_are_made_from_the_page() {
     for (name, place, width, dark, hidden) in [
-        ("dashboard-list", "#/", 1000, false, ""),
+        ("dashboard-list", "#/", 1000, false, "dialog"),
         ("dashboard", "#/shop/checkout", 1000, false, ".past, details"),
-        ("dashboard-dark", "#/shop/checkout", 1000, true, ".past, details"),
+        ("dashboard-dark", "#/shop/checkout", 1000, true, ".cards, .past, details"),
         ("dashboard-phone", "#/shop/checkout", 360, false, ".cards, .past, details"),
     ] {
         let (_dashboard, browser) = opened(name, place).await;
         browser.look(width, 400, dark).await;
         browser.shows("main", "checkout").await;
-        hide(&browser, &format!("{hidden}, #none")).await;
+        hide(&browser, hidden).await;
         let folder = if std::env::var_os("LICTOR_BLESS").is_some() { "docs/pictures" } else { "target/dashboard" };
         let file = lictor_testing::file(&format!("{folder}/{name}.png"));
         browser.picture(&file).await;

@@ -12,7 +12,7 @@ export function group(one) {
   const places = grouped(one);
   return html`<div class="source">${one.service
       ? html`<small>Service</small><b>${one.service}</b>`
-      : html`<small>Label</small><b>of the leader</b><small>The election has no Service of its own.</small>`}</div>
+      : html`<b>Label of the leader</b><small>The election has no Service of its own.</small>`}</div>
     <div class="zones" role="group" aria-label="Pods">
       ${candidates.length || one.leader ? nothing : html`<p>The election selects no pod.</p>`}
       ${repeat(places, ([place]) => place, ([place, pods]) => html`<div class="zone"><h3>${place}</h3>
@@ -72,7 +72,7 @@ export function connect() {
   const same = last?.election === picture.dataset.election;
   path.classList.toggle('cut', !to);
   if (!to) {
-    if (!same) path.setAttribute('d', '');
+    if (!same || last.width !== innerWidth) path.setAttribute('d', '');
     return;
   }
   const ground = picture.getBoundingClientRect();
@@ -91,5 +91,5 @@ export function connect() {
     const way = `translate(${last.x - here.x}px, ${last.y - here.y}px)`;
     mark.animate([{ transform: way }, { transform: 'none' }], { duration: MOVES, easing: 'ease-in-out' });
   }
-  last = { election: picture.dataset.election, pod: to.dataset.pod, ...here };
+  last = { election: picture.dataset.election, pod: to.dataset.pod, width: innerWidth, ...here };
 }

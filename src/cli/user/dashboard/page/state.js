@@ -13,8 +13,8 @@ export const state = {
   namespace: '',
   /** The column by which the list is sorted, and whether backwards. */
   sort: { by: 'status', back: false },
-  /** How far the timeline of an election goes back, in hours. */
-  hours: 24,
+  /** How far the timeline of an election goes back, in hours; null: as its age suggests. */
+  hours: null,
 };
 
 let page = () => {};
