@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lictor_api::{ACCEPTED, BUILT_IN_CLASS, COMPLETE, FAILED, GROUP, LeaderElection, Switchover};
 use lictor_core::ZONE_LABEL;
@@ -158,7 +159,7 @@ impl Look {
 
 fn occurred(event: &Event) -> Value {
     json!({
-        "at": last_seen(event).map(|time| time.as_millisecond()), "warning": event.type_.as_deref() == Some("Warning"),
+        "at": last_seen(event).map(Timestamp::as_millisecond), "warning": event.type_.as_deref() == Some("Warning"),
         "reason": event.reason, "note": event.note,
     })
 }
@@ -171,7 +172,7 @@ fn zones(sight: &Sight) -> Option<BTreeMap<&str, &str>> {
 
 /// Returns the election's Switchovers to show: those in progress, and those that ended a short time ago.
 fn shown(mut all: Vec<Switchover>, election: &str) -> Vec<Value> {
-    let now = k8s_openapi::jiff::Timestamp::now();
+    let now = Timestamp::now();
     all.retain(|one| {
         let ended = one.status.as_ref().and_then(|status| status.completion_time.as_ref());
         let recently = ended.is_none_or(|ended| now.as_second() - ended.0.as_second() < ENDED_FOR);
