@@ -5,8 +5,10 @@
 
 mod actions;
 mod browser;
+mod cards;
 mod guard;
 mod one;
+mod operators;
 mod overview;
 mod page;
 mod server;
@@ -22,6 +24,7 @@ use tokio::net::TcpListener;
 
 use self::browser::OpenedFile;
 use self::guard::Guard;
+use self::operators::Operators;
 use self::overview::follow;
 use self::server::serve;
 use self::shared::{About, Shared};
@@ -78,7 +81,8 @@ impl Dashboard {
         let address = guard.address();
         let about = About::new(self.cluster.context_name(), reader.user_name().await, self.namespace);
         let (elections, overview) = tokio::sync::watch::channel(None);
-        let shared = Shared { reader: Arc::new(reader), about: Arc::new(about), overview };
+        let (acting, operators) = tokio::sync::watch::channel(Operators::default());
+        let shared = Shared { reader: Arc::new(reader), about: Arc::new(about), overview, operators };
         print(&format!("{address}\n"))?;
         eprintln!("anyone who has this address can act with your rights until Ctrl-C ends the command");
         // Dropping this when the command ends deletes the file.
@@ -86,6 +90,7 @@ impl Dashboard {
         tokio::select! {
             served = serve(listener, guard, shared.clone()) => served.map(|()| Ended::Well).context("the page is no longer served"),
             never = follow(&shared, elections) => match never {},
+            never = operators::follow(&shared.reader, acting) => match never {},
             ended = asked_to_end() => ended.map(|()| Ended::Interrupted).context("can't wait for Ctrl-C"),
         }
     }

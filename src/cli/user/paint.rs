@@ -40,6 +40,11 @@ impl Cell {
     pub(super) fn new(text: impl Into<String>, tone: Tone) -> Self {
         Self { text: text.into(), tone }
     }
+
+    /// Returns the text without its tone.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
 }
 
 impl<T: Into<String>> From<T> for Cell {

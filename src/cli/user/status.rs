@@ -204,7 +204,8 @@ fn drawn(branches: &[Branch], pods: &[Vec<Cell>]) -> String {
     drawn
 }
 
-fn store(sight: &Sight, shared: Option<&SharedClass>, key: &str) -> Cell {
+/// Returns where the lock is, and whether that place answers.
+pub(super) fn store(sight: &Sight, shared: Option<&SharedClass>, key: &str) -> Cell {
     let reachable = condition(&sight.election, STORE_REACHABLE);
     let (said, tone) = match reachable {
         Some(one) if one.status == "True" => ("answers the operator".to_owned(), Tone::Plain),
@@ -219,7 +220,8 @@ fn store(sight: &Sight, shared: Option<&SharedClass>, key: &str) -> Cell {
     Cell::new(format!("{place}; {said}"), tone)
 }
 
-fn session(sight: &Sight, shared: Option<&SharedClass>) -> Cell {
+/// Returns the session that holds the lock.
+pub(super) fn session(sight: &Sight, shared: Option<&SharedClass>) -> Cell {
     let Some(shared) = shared else { return "none: a Lease is held until another record is written".into() };
     let leader = sight.election.status.as_ref().and_then(|status| status.leader.as_ref());
     if let Some(session) = leader.and_then(|leader| leader.session.as_ref()) {

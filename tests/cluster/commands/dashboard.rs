@@ -12,6 +12,8 @@ use lictor_testing::Browser;
 use lictor_testing::kubernetes::{Lab, Proxy, User, eventually};
 use serde_json::json;
 
+mod example;
+
 use super::list::{MANY, many};
 use super::{group, plugin};
 
@@ -134,11 +136,13 @@ async fn one_election_has_its_terms_its_candidates_and_what_can_be_done() {
     })
     .await;
     browser.shows(".leader", "web-0 would be elected: it is the only other eligible pod").await;
-    let candidates = browser.texts(".candidates tbody tr").await;
-    assert_eq!(candidates.len(), 4, "{candidates:?}");
-    assert!(candidates[0].contains("web-1") && candidates[0].contains("remains the leader"), "{candidates:?}");
-    assert!(candidates[2].contains("annotation lictor.dev/never-leader"), "{candidates:?}");
-    assert!(candidates[3].contains("not ready"), "{candidates:?}");
+    let pod = async |name: &str| browser.text(&format!(".pod[data-pod={name}]")).await.unwrap_or_default();
+    assert!(pod("web-1").await.contains("remains the leader"));
+    assert!(pod("web-2").await.contains("annotation lictor.dev/never-leader"));
+    assert!(pod("web-3").await.contains("not ready"));
+    assert_eq!(browser.texts(".pod").await.len(), 4);
+    let marked = async || browser.texts(".pod.leads .title").await.join(", ");
+    assert_eq!(marked().await.split_whitespace().collect::<Vec<_>>(), ["web-1", "leader"]);
 
     // Who changes their mind changes nothing.
     let switchovers: Api<Switchover> = Api::namespaced(lab.client.clone(), &lab.namespace);
@@ -166,7 +170,9 @@ async fn one_election_has_its_terms_its_candidates_and_what_can_be_done() {
     lab.wait_leader("web-0").await;
     browser.keys(ENTER).await;
     browser.shows(".leader .name", "web-0").await;
+    assert_eq!(marked().await.split_whitespace().collect::<Vec<_>>(), ["web-0", "leader"], "the mark has moved");
     browser.shows("section[aria-labelledby=switchovers]", "Complete").await;
+    browser.shows(".events", "Elected web-0 is the leader instead of web-1").await;
     browser.shows(".changes li", "a Switchover asked for it").await;
     let made = switchovers.list(&ListParams::default()).await.expect("they can be listed").items;
     let specs: Vec<_> = made.iter().map(|one| (one.spec.from_term, one.spec.requested_by.as_deref())).collect();
@@ -182,11 +188,14 @@ async fn one_election_has_its_terms_its_candidates_and_what_can_be_done() {
     lab.patch_pod("web-1", json!({"metadata": {"annotations": {"lictor.dev/never-leader": null}}})).await;
     browser.shows(".leader .name", "web-1").await;
     browser.shows(".changes li", "web-1 leads in term 3").await;
-    // web-1, a gap, web-0, a gap, web-1.
-    let bars = browser
-        .run("return [...document.querySelectorAll('svg.terms > g > rect')].map(bar => bar.className.baseVal)", vec![])
-        .await;
-    assert_eq!(bars, json!(["leads odd", "gap", "leads even", "gap", "leads odd"]));
+    // web-1, a gap, web-0, a gap, web-1; before that, there was no election.
+    let script = "return [...document.querySelectorAll('.lane')].map(lane => [lane.querySelector('.pod-name')?.innerText, \
+        lane.querySelectorAll('.bar.leads').length, lane.querySelectorAll('.bar.gap').length, lane.querySelectorAll('.bar.unknown').length])";
+    let bars = browser.run(script, vec![]).await;
+    for lane in [json!(["web-0 gone", 1, 0, 0]), json!(["web-1", 2, 0, 0]), json!(["no leader", 0, 2, 0])] {
+        assert!(bars.as_array().is_some_and(|bars| bars.contains(&lane)), "{lane} in {bars}");
+    }
+    browser.shows(".unknown-said", "The election was created on").await;
 
     browser.click(".actions p:nth-of-type(2) button").await;
     browser.shows("dialog[open] h2", "Pause this election?").await;
@@ -444,4 +453,41 @@ async fn nobody_else_reaches_the_page() {
     let mut own_lines =
         listening.lines().filter(|line| line.split_whitespace().nth(3) == Some("0A") && line.contains(&hexadecimal));
     assert!(own_lines.all(|line| line.contains(" 0100007F:")), "{listening}");
+}
+
+/// The list looks healthy after the operator has died, so the page says that.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: waits for a browser"]
+async fn elections_without_an_operator_are_marked() {
+    let lab = Lab::new("dash-idle").await;
+    // Operators of other tests act for the default controller.
+    let controller = format!("test/{}", lab.namespace);
+    let class = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "ElectionClass", "metadata": {"name": lab.namespace},
+        "spec": {"controller": controller, "lease": {}},
+    });
+    lab.try_kubectl(&["apply", "-f", "-"], Some(&class.to_string())).expect("it can be applied");
+    let operator = lab.operator(&["--controller", &controller]);
+    lab.ready_pods(&["web-0"]).await;
+    lab.elect(json!({"className": lab.namespace})).await;
+    lab.wait_leader("web-0").await;
+    let (dashboard, browser) = (Dashboard::of(&lab), Browser::start().await);
+    browser.open(&dashboard.address).await;
+    browser.shows("tr.well", "web-0").await;
+    assert!(browser.text(".idle").await.is_none(), "an operator acts");
+    operator.signal("KILL");
+    browser.shows("tr.well .mark", "no operator").await;
+    browser.shows(".idle", "has not renewed the Lease").await;
+    inspect(&browser, "idle").await;
+    browser.click(".elections a").await;
+    browser.shows(".idle", "A lost leader stays lost until an operator acts").await;
+    // The next one takes over.
+    let _operator = lab.operator(&["--controller", &controller]);
+    eventually("the mark is gone", || async {
+        match browser.text(".idle").await {
+            None => Ok(()),
+            Some(text) => Err(text),
+        }
+    })
+    .await;
 }

@@ -15,7 +15,9 @@ use serde_json::json;
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::operators::Operators;
 use super::shared::{About, Shared};
+use super::timeline::{handovers, known_since};
 use crate::cli::user::list::{Health, health};
 use crate::cli::user::reading::{condition, told_of_watch};
 use crate::kubernetes::{Namespaces, watch_elections};
@@ -47,6 +49,11 @@ pub(super) struct Row {
     since: Option<i64>,
     candidates: Option<String>,
     class_name: Option<String>,
+    /// When each change to another leader was complete, newest first.
+    handovers: Vec<i64>,
+    /// Since when all changes are known. `None`: since the election was created.
+    known_since: Option<i64>,
+    created: Option<i64>,
 }
 
 /// The known state of all elections.
@@ -63,20 +70,29 @@ type Told = Change<(Version, Uid, LeaderElection)>;
 /// Keeps the elections up to date, and publishes each state as JSON.
 pub(super) async fn follow(shared: &Shared, publish: Sender<Option<Arc<str>>>) -> Infallible {
     let scope = Namespaces::new(shared.about.namespace.iter().cloned().collect());
+    let mut operators = shared.operators.clone();
     let mut overview = Overview { rows: BTreeMap::new(), listed: false, trouble: None };
     loop {
         let mut changes = watch_elections(shared.reader.client(), &scope);
         // A watch that fails is restarted, because a watch that continues after a failure says nothing until something
         // changes. The failure is reported only if the new watch fails, too.
         let mut first = true;
-        while let Some(change) = changes.next().await {
+        loop {
+            let change = tokio::select! {
+                change = changes.next() => change,
+                Ok(()) = operators.changed(), if overview.listed => {
+                    publish.send_replace(Some(overview.told(&shared.about, &operators.borrow_and_update()).into()));
+                    continue;
+                }
+            };
+            let Some(change) = change else { break };
             let together = Instant::now() + TOGETHER;
             let mut works = overview.take(change, first, &shared.about);
             while works && let Ok(Some(change)) = timeout_at(together, changes.next()).await {
                 works = overview.take(change, false, &shared.about);
             }
             if works || first {
-                publish.send_replace(Some(overview.told(&shared.about).into()));
+                publish.send_replace(Some(overview.told(&shared.about, &operators.borrow_and_update()).into()));
             }
             first = false;
             if !works {
@@ -117,11 +133,11 @@ impl Overview {
     }
 
     /// Returns the elections for the page, problems first.
-    fn told(&self, about: &About) -> String {
+    fn told(&self, about: &About, operators: &Operators) -> String {
         let mut rows: Vec<&Row> = self.rows.values().collect();
         // Elections of equal health stay ordered by name.
         rows.sort_by_key(|row| row.health);
-        let mut told = json!({"about": about, "trouble": self.trouble});
+        let mut told = json!({"about": about, "trouble": self.trouble, "operators": operators});
         if self.listed {
             told["elections"] = json!(rows);
         }
@@ -157,6 +173,9 @@ impl Row {
             since: leader.acquire_time.map(|time| time.0.as_millisecond()),
             candidates: status.candidates.map(|candidates| candidates.summary),
             class_name: status.class_name,
+            handovers: handovers(&status.history),
+            known_since: known_since(&status.history),
+            created: election.creation_timestamp().map(|time| time.0.as_millisecond()),
         }
     }
 }
@@ -180,7 +199,7 @@ mod tests {
     }
 
     fn shown(overview: &Overview, about: &About) -> (Vec<String>, Value) {
-        let told: Value = serde_json::from_str(&overview.told(about)).unwrap();
+        let told: Value = serde_json::from_str(&overview.told(about, &Operators::default())).unwrap();
         let names = told["elections"].as_array().into_iter().flatten();
         (names.map(|row| row["name"].as_str().unwrap().to_owned()).collect(), told["trouble"].clone())
     }

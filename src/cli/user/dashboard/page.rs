@@ -20,12 +20,18 @@ macro_rules! files {
 /// All files except the page itself. lit-html is unchanged from its package, as `hack/front-end.sh` checks.
 pub(super) const FILES: &[File] = files![
     "app.js",
+    "cards.js",
     "dialog.js",
     "election.js",
+    "events.js",
+    "group.js",
+    "history.js",
     "icon.svg",
     "list.js",
+    "spark.js",
     "state.js",
     "style.css",
+    "tiles.js",
     "timeline.js",
     "words.js",
     "lit-html/LICENSE",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::operators::Operators;
 use crate::cli::user::reading::Reader;
 
 /// The state that each request can use.
@@ -14,6 +15,7 @@ pub(super) struct Shared {
     pub(super) about: Arc<About>,
     /// All elections as JSON. `None`: the API server has not answered yet.
     pub(super) overview: watch::Receiver<Option<Arc<str>>>,
+    pub(super) operators: watch::Receiver<Operators>,
 }
 
 /// The cluster that the page shows, and the user who reads it.

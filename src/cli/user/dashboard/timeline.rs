@@ -50,6 +50,27 @@ pub(super) fn changes(history: &[HistoryEntry]) -> Vec<Change> {
     history.iter().map(change).collect()
 }
 
+/// How many changes a status lists.
+const KEPT: usize = 10;
+
+/// Returns when each change to another leader was complete, newest first. The first election of all is none.
+pub(super) fn handovers(history: &[HistoryEntry]) -> Vec<i64> {
+    let is_first = |place: usize| place + 1 == history.len() && known_since(history).is_none();
+    let entries = history.iter().enumerate().filter(|(place, entry)| {
+        entry.leader_name.is_some() && entry.leader_name != entry.previous_leader_name && !is_first(*place)
+    });
+    entries.filter_map(|(_, entry)| completed(entry)).collect()
+}
+
+/// Returns since when all changes are known. `None`: since the election was created.
+pub(super) fn known_since(history: &[HistoryEntry]) -> Option<i64> {
+    let oldest = history.last()?;
+    if history.len() < KEPT && oldest.previous_leader_name.is_none() && oldest.leader_name.is_some() {
+        return None;
+    }
+    Some(completed(oldest)? - oldest.duration_milliseconds.max(0))
+}
+
 /// Returns the spans from the oldest known change until now, without holes.
 ///
 /// A gap begins when the operator saw the cause, so a leader that was lost earlier, unseen, counts as leading until
@@ -174,6 +195,21 @@ mod tests {
                 "d 12000..now"
             ]
         );
+    }
+
+    #[test]
+    fn what_was_before_the_kept_changes_is_unknown() {
+        let first = entry(10, 1, "a", "", "Vacant", 31);
+        let moved = |second| entry(second, second, "b", "a", "SwitchedOver", 100);
+        let known = |history: &[HistoryEntry]| (handovers(history), known_since(history));
+        assert_eq!(known(&[]), (vec![], None));
+        assert_eq!(known(&[moved(20), first.clone()]), (vec![20_000], None));
+        assert_eq!(known(&[moved(20)]), (vec![20_000], Some(19_900)), "an earlier change is missing");
+        let restored = entry(30, 3, "b", "b", "LockRestored", 5);
+        assert_eq!(known(&[restored, moved(20), first.clone()]), (vec![20_000], None), "the leader stays");
+        let full: Vec<HistoryEntry> = (12..21).rev().map(moved).chain([first]).collect();
+        let (found, since) = known(&full);
+        assert_eq!((full.len(), found.len(), since), (10, 10, Some(9969)), "the oldest may not be the first");
     }
 
     #[test]

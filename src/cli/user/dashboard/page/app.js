@@ -4,6 +4,7 @@
 import { html, nothing, render } from './lit-html/lit-html.js';
 import { list } from './list.js';
 import { election } from './election.js';
+import { connect } from './group.js';
 import { dialog, close } from './dialog.js';
 import { draw, drawBy, state } from './state.js';
 
@@ -105,6 +106,7 @@ function page() {
     `,
     document.getElementById('page'),
   );
+  connect();
   // Announces the place after a link was followed, but not for the first page.
   const heading = document.querySelector('h1');
   if (headingWanted && heading && data) {
@@ -118,6 +120,7 @@ let navigated = false;
 
 drawBy(page);
 addEventListener('hashchange', go);
+addEventListener('resize', connect);
 // A hidden page holds no stream.
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'visible') follow();

@@ -1,7 +1,12 @@
-// One election: its leader, its terms, its candidates, and the actions on it.
+// One election: a picture of its group, its time, its parts, and the actions on it.
 
 import { html, nothing } from './lit-html/lit-html.js';
+import { cards } from './cards.js';
 import { ask } from './dialog.js';
+import { events } from './events.js';
+import { group } from './group.js';
+import { history } from './history.js';
+import { tiles } from './tiles.js';
 import { timeline } from './timeline.js';
 import { HEALTH, at, since } from './words.js';
 
@@ -10,16 +15,16 @@ export function election(data, shown) {
   if (!one) return html`<h1 tabindex="-1">${shown.name}</h1><p>${data?.trouble ? nothing : 'Reading the election …'}</p>`;
   const { sign, word } = HEALTH[one.health];
   return html`
-    <h1 tabindex="-1">${one.name} <small>in ${one.namespace}</small></h1>
-    <p class="state ${one.health}"><span class="badge"><span aria-hidden="true">${sign}</span><span class="unseen">${word}: </span> ${one.status}</span> ${one.message ?? nothing}</p>
-    <div class="now">
-      ${leader(one)}
-      ${actions(one)}
-    </div>
+    <div class="head"><div><h1 tabindex="-1">${one.name} <small>in ${one.namespace}</small></h1>
+      <p class="state ${one.health}"><span class="badge"><span aria-hidden="true">${sign}</span><span class="unseen">${word}: </span> ${one.status}</span> ${one.message ?? nothing}</p></div>
+      ${actions(one)}</div>
+    ${one.idle ? html`<p class="warn idle" role="status"><strong>No operator.</strong> A lost leader stays lost until an operator acts: ${one.idle}.</p>` : nothing}
+    <div class="picture" data-election="${one.namespace}/${one.name}">${leader(one)}${group(one)}</div>
     ${switchovers(one.switchovers)}
     ${notes('What prevents the operator from deciding', 'blocks', one.outlook.blocks)}
-    ${timeline(one)}
-    ${candidates(one)}
+    <section class="terms" aria-labelledby="terms">${timeline(one)}${tiles(one)}</section>
+    ${cards(one)}
+    <div class="past">${history(one)}${events(one)}</div>
     ${notes('What can’t be seen with your rights', 'hidden', one.outlook.notVisible)}
     ${conditions(one.conditions)}
   `;
@@ -44,7 +49,7 @@ function leader(one) {
 function actions(one) {
   const { switchover, pause } = one.may;
   const refused = [switchover, pause].filter(right => right !== true);
-  return html`<section class="actions" aria-labelledby="actions"><h2 id="actions">Actions</h2>
+  return html`<section class="actions" aria-label="Actions">
     ${switchover === true && one.term
       ? html`<p><button type="button" @click=${() => ask('switchover', one)}>Move the leader …</button></p>` : nothing}
     ${pause === true
@@ -65,22 +70,6 @@ function switchovers(all) {
 function notes(title, id, all) {
   if (!all.length) return nothing;
   return html`<section aria-labelledby=${id}><h2 id=${id}>${title}</h2><ul class="notes ${id}">${all.map(text => html`<li>${text}</li>`)}</ul></section>`;
-}
-
-function candidates(one) {
-  const all = one.outlook.candidates;
-  return html`<section aria-labelledby="candidates"><h2 id="candidates">Candidates</h2>
-    ${all.length
-      ? html`<table class="candidates"><caption class="unseen">The pods, ranked as they would be elected</caption>
-          <thead><tr><th scope="col" class="number">Rank</th><th scope="col">Pod</th><th scope="col">Why</th><th scope="col" class="wide">Role</th><th scope="col" class="wide">Node</th></tr></thead>
-          <tbody>${all.map(
-            pod => html`<tr class=${pod.rank ? '' : 'out'}><td class="number">${pod.rank ?? '–'}</td>
-              <th scope="row">${pod.name}${pod.role === 'leader' ? html` <span class="role">leader</span>` : nothing}</th>
-              <td>${pod.why}${pod.ready || pod.why.includes('not ready') ? nothing : html` <span class="unready">not ready</span>`}</td>
-              <td class="wide">${pod.role || '–'}</td><td class="wide">${pod.node ?? '–'}</td></tr>`,
-          )}</tbody></table>`
-      : html`<p>The election selects no pod.</p>`}
-  </section>`;
 }
 
 function conditions(all) {

@@ -9,6 +9,12 @@ export const state = {
   connected: true,
   filter: '',
   onlyProblems: false,
+  /** The namespace whose elections are listed; empty: all. */
+  namespace: '',
+  /** The column by which the list is sorted, and whether backwards. */
+  sort: { by: 'status', back: false },
+  /** How far the timeline of an election goes back, in hours; null: as its age suggests. */
+  hours: null,
 };
 
 let page = () => {};

@@ -1,61 +1,85 @@
-// The terms of an election as a picture, and each change of leader with its reason.
+// Who led when, to scale: a lane for each pod, and one for the time without a leader.
 
-import { html, nothing, svg } from './lit-html/lit-html.js';
-import { at, lasting, since } from './words.js';
+import { html, nothing } from './lit-html/lit-html.js';
+import { draw, state } from './state.js';
+import { HOUR, RANGES, at, duration, lasting, shortly } from './words.js';
 
-/** The picture's own units. It is drawn as wide as there is room. */
-const [WIDTH, HEIGHT, LEAST] = [1000, 76, 30];
+/** How far the timeline goes back, in hours: a day, unless the election is younger than an hour. */
+export const reach = ({ created }) => state.hours ?? (created > Date.now() - HOUR ? 1 : 24);
 
-export function timeline(election) {
-  const { spans, changes } = election;
-  return html`<section aria-labelledby="terms">
-    <h2 id="terms">Terms</h2>
-    ${changes.length
-      ? html`${picture(spans)}
-          <p class="legend"><span class="swatch leads"></span> a leader <span class="swatch gap"></span> no leader, or the leader is changing. Longer spans are wider, but not to scale.</p>
-          <ol class="changes">${changes.map(change)}</ol>
-          ${changes.length >= 10 ? html`<p class="hint">The last ten changes are kept. Earlier ones are in the Events and in your logs.</p>` : nothing}`
-      : html`<p>The election has had no leader yet.</p>`}
-  </section>`;
+/** How many pods have a lane. */
+const LANES = 12;
+
+export function timeline(one) {
+  const now = Date.now();
+  const hours = reach(one);
+  const start = now - hours * HOUR;
+  const place = moment => (100 * Math.max(0, Math.min(now, moment) - start)) / (now - start);
+  const spans = one.spans.filter(({ until }) => (until ?? now) > start);
+  const bar = ({ from, until }, name, title) => {
+    const left = place(from);
+    return html`<span class="bar ${name}" title=${title} .style=${`left: min(${left}%, 100% - 3px); width: ${place(until ?? now) - left}%`}></span>`;
+  };
+  const leaders = [...new Set(spans.map(({ leader }) => leader).filter(Boolean))];
+  const others = one.outlook.candidates.map(({ name }) => name).filter(name => !leaders.includes(name));
+  const names = [...leaders.slice(-LANES), ...others.slice(0, Math.max(0, LANES - leaders.length))].sort(new Intl.Collator(undefined, { numeric: true }).compare);
+  const left = leaders.length + others.length - names.length;
+  const isHere = name => one.outlook.candidates.some(pod => pod.name === name) || name === one.cluster;
+  const past = before(one, start);
+  return html`<div class="range"><h2 id="terms">Timeline</h2>${ranges(hours)}</div>
+    <div class="lanes" role="img" aria-label="${told(spans, start, past)}">
+      ${names.map(name => html`<div class="lane"><span class="pod-name">${name}${isHere(name) ? nothing : html` <small>gone</small>`}</span>
+        <span class="track">${blanks(past, start, bar)}${spans.filter(({ leader }) => leader === name).map(span => bar(span, `leads${name === one.leader && !span.until ? ' now' : ''}`, `${name} in term ${span.term} for ${lasting(duration(span))}`))}</span></div>`)}
+      <div class="lane"><span class="pod-name none">no leader</span>
+        <span class="track">${blanks(past, start, bar)}${spans.filter(({ leader }) => !leader).map(span => bar(span, 'gap', `no leader for ${lasting(duration(span))}`))}</span></div>
+      <div class="lane axis"><span></span><span class="ticks">${ticks(now, start, hours).map(({ moment, word, edge }) => html`<span class=${edge} .style=${`left: ${place(moment)}%`}>${word}</span>`)}</span></div>
+    </div>
+    <p class="legend"><span><span class="swatch leads"></span> leads</span> <span><span class="swatch gap"></span> no leader, or the leader is changing</span>
+      ${past.unknown ? html`<span><span class="swatch unknown"></span> not known</span>` : nothing}</p>
+    <p class="hint unknown-said">${past.unknown ? html`Before ${at(past.unknown)}, it is not known which pod led: the status keeps the last ten changes, and no earlier one is left.` : nothing}
+      ${past.created ? html`The election was created on ${at(past.created)}.` : nothing}
+      ${left ? `${left} more pods have no lane.` : nothing}</p>`;
 }
 
-/** The length of a span, in milliseconds. */
-const length = ({ from, until, took }) => took ?? Math.max(0, (until ?? Date.now()) - from);
-
-/** Draws the spans side by side, from the oldest to now. Lengths differ by a factor of a billion, so each is as wide as its logarithm. */
-function picture(spans) {
-  const weight = span => Math.log10(1 + length(span) / 100);
-  const room = WIDTH - LEAST * spans.length;
-  const total = spans.reduce((sum, span) => sum + weight(span), 0) || 1;
-  let x = 0;
-  const parts = spans.map(span => {
-    const width = LEAST + (room * weight(span)) / total;
-    const part = { ...span, x, width };
-    x += width;
-    return part;
-  });
-  const words = spans.map(span => (span.leader ? `${span.leader} in term ${span.term} for ${lasting(length(span))}` : `no leader for ${lasting(length(span))}`));
-  return html`<figure><svg class="terms" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img"
-      aria-label="From the oldest to now: ${words.join('; ')}">
-    <defs><pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-      <rect width="8" height="8" class="hatch-ground"></rect><rect width="3" height="8" class="hatch-line"></rect></pattern></defs>
-    ${parts.map(
-      ({ leader, term, x, width }, place) => svg`<g><title>${words[place]}</title>
-        <rect class=${leader ? `leads ${term % 2 ? 'odd' : 'even'}` : 'gap'} x=${x} y="0" width=${width} height=${HEIGHT}></rect></g>`,
-    )}</svg>
-    <div class="labels" aria-hidden="true">${parts.map(
-      ({ leader, term, width, until }) => html`<span .style=${`flex: ${width} 0 0`}>${leader && width > 110
-        ? html`<b>${leader}</b><i>term ${term}${until ? '' : ', now'}</i>`
-        : nothing}</span>`,
-    )}</div></figure>`;
+/** Until when nothing is known, and until when the election did not exist; null: at no time that is drawn. */
+function before({ knownSince, created, spans }, start) {
+  const first = spans[0]?.from;
+  const isOld = knownSince ?? (first && created && first < created ? first : null);
+  const unknown = isOld && isOld > start ? isOld : null;
+  const bound = unknown ? (created && created < unknown ? created : null) : created;
+  return { unknown, created: bound && bound > start ? bound : null };
 }
 
-function change({ term, leader, previous, reason, why, at: moment, took }) {
-  return html`<li class=${leader ? '' : 'gap'}>
-    <p class="who">${leader ? html`<b>${leader}</b> leads in term ${term}` : html`<b>No leader</b> after term ${term}`}${previous
-      ? `${leader ? ', instead of' : ' of'} ${previous}` : nothing}</p>
-    <p class="why">${why ? html`because ${why} <code>${reason}</code>` : html`<code>${reason}</code>`}</p>
-    <p class="when">${moment ? html`<time datetime=${new Date(moment).toISOString()}>${at(moment)}</time>, ${since(moment)} ago; ` : nothing}${lasting(took)}
-      from the cause to the ${leader ? 'new label' : 'end of the old label'}</p>
-  </li>`;
+const blanks = ({ unknown, created }, start, bar) => [
+  unknown ? bar({ from: created ?? start, until: unknown }, 'unknown', 'not known') : nothing,
+  created ? bar({ from: start, until: created }, 'before', 'the election did not exist') : nothing,
+];
+
+function ranges(chosen) {
+  const choose = hours => () => {
+    state.hours = hours;
+    draw();
+  };
+  return html`<fieldset class="ranges"><legend class="unseen">How far back</legend>${RANGES.map(
+    ({ hours, title }) => html`<label><input type="radio" name="range" value=${hours} .checked=${chosen === hours} @change=${choose(hours)}><span>${title}</span></label>`,
+  )}</fieldset>`;
+}
+
+/** The picture in words. */
+function told(spans, start, { unknown }) {
+  const one = span => (span.leader ? `${span.leader} in term ${span.term} for ${lasting(duration(span))}` : `no leader for ${lasting(duration(span))}`);
+  const words = spans.map(one).join('; ') || 'no change';
+  return `From ${at(start)} to now: ${unknown ? `not known until ${at(unknown)}; ` : ''}${words}`;
+}
+
+/** Moments of the axis, in the reader's time zone. */
+function ticks(now, start, hours) {
+  const step = { 1: HOUR / 4, 24: 6 * HOUR, 168: 24 * HOUR }[hours];
+  const zone = new Date(now).getTimezoneOffset() * 60_000;
+  const found = [];
+  for (let moment = Math.ceil((start - zone) / step) * step + zone; moment < now - step / 3; moment += step) {
+    const isEarly = moment - start < (now - start) / 12;
+    found.push({ moment, word: shortly(moment, hours), edge: isEarly ? 'first' : '' });
+  }
+  return [...found, { moment: now, word: 'now', edge: 'last' }];
 }

@@ -20,6 +20,31 @@ export const since = moment => lasting(Math.max(1000, Math.floor((Date.now() - m
 /** Returns a moment in the reader's own time zone. */
 export const at = moment => new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }).format(moment);
 
+/** Returns a moment of the axis of so many hours in a few characters. */
+export function shortly(moment, hours) {
+  const style = hours > 24 ? { weekday: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' };
+  return new Intl.DateTimeFormat(undefined, style).format(moment);
+}
+
+/** An hour in milliseconds. */
+export const HOUR = 3_600_000;
+
+/** How far a timeline may go back. */
+export const RANGES = [
+  { hours: 1, title: '1\u00a0h' },
+  { hours: 24, title: '24\u00a0h' },
+  { hours: 168, title: '7\u00a0d' },
+];
+
+/** The length of a span, in milliseconds. */
+export const duration = ({ from, until, took }) => took ?? Math.max(0, (until ?? Date.now()) - from);
+
+/** Returns 1st, 2nd, 3rd, 11th. */
+export function ordinal(number) {
+  const ending = { one: 'st', two: 'nd', few: 'rd', other: 'th' };
+  return `${number}${ending[new Intl.PluralRules('en', { type: 'ordinal' }).select(number)]}`;
+}
+
 /** A state's sign and word, so that no colour is needed. */
 export const HEALTH = {
   stalled: { sign: '✖', word: 'needs a change' },
