@@ -1,15 +1,15 @@
 //! Whether an operator acts for elections. If none does, their statuses are as old as its last write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use lictor_api::{Classes, DEFAULT_CONTROLLER, LeaderElection, resolve};
 
 use super::format::age;
-use super::reading::Reader;
+use super::reading::{Reader, Seen};
 use crate::cli::installation::lease_name;
 
 /// The duration of an operator's Lease that names none, in seconds.
@@ -23,16 +23,32 @@ pub(super) async fn idle<'a>(
     classes: &Classes,
 ) -> Vec<String> {
     let controllers: BTreeSet<&str> = elections.into_iter().filter_map(|one| serving(one, classes)).collect();
+    let idle = idle_controllers(reader, &controllers).await.unwrap_or_default();
+    let told = idle.into_iter().map(|(controller, why)| {
+        format!(
+            "no operator of {controller} acts, so what the statuses say may be over: {why}; `kubectl lictor doctor` checks \
+             the installation"
+        )
+    });
+    told.collect()
+}
+
+/// Returns why no operator acts, and what to do, for each of these controllers of which that is so.
+///
+/// # Errors
+/// Why that can't be seen of any of them.
+pub(super) async fn idle_controllers(reader: &Reader, controllers: &BTreeSet<&str>) -> Seen<BTreeMap<String, String>> {
     if controllers.is_empty() {
-        return Vec::new();
+        return Ok(BTreeMap::new());
     }
-    let leases = join_all(controllers.iter().map(|controller| async move {
-        let leases = reader.leases(&lease_name(controller)).await.ok()?;
-        Some((*controller, leases))
+    let leases = try_join_all(controllers.iter().map(|controller| async move {
+        let leases = reader.leases(&lease_name(controller)).await?;
+        Ok::<_, String>((*controller, leases))
     }));
     let (now, leases) = tokio::join!(reader.now(), leases);
-    let Some(now) = now else { return Vec::new() };
-    leases.into_iter().flatten().filter_map(|(controller, leases)| sentence(controller, &leases, now)).collect()
+    let now = now.ok_or("the API server does not say what time it is")?;
+    let why = |(controller, leases): (&str, Vec<Lease>)| Some((controller.to_owned(), why(controller, &leases, now)?));
+    Ok(leases?.into_iter().filter_map(why).collect())
 }
 
 /// Returns the controller that serves an election, or that would say what is wrong with it.
@@ -47,7 +63,7 @@ pub(super) fn controllers(classes: &Classes) -> impl Iterator<Item = &str> {
 
 /// Why no operator of a controller acts, according to all its Leases, and what to do. `None`: one acts. `now`: by the
 /// API server's clock.
-fn sentence(controller: &str, leases: &[Lease], now: Timestamp) -> Option<String> {
+fn why(controller: &str, leases: &[Lease], now: Timestamp) -> Option<String> {
     if leases.iter().any(|lease| is_held(lease, now)) {
         return None;
     }
@@ -68,10 +84,7 @@ fn sentence(controller: &str, leases: &[Lease], now: Timestamp) -> Option<String
             (why, format!("see `kubectl -n {namespace} get pods`, and the log of the operator"))
         }
     };
-    Some(format!(
-        "no operator of {controller} acts, so what the statuses say may be over: {why}. Next: {what}; `kubectl lictor \
-         doctor` checks the installation"
-    ))
+    Some(format!("{why}. Next: {what}"))
 }
 
 /// Whether an operator holds the Lease. A standby takes an expired one within its duration.
@@ -110,7 +123,7 @@ mod tests {
     #[test]
     fn an_operator_acts_while_one_of_its_leases_is_renewed() {
         let now = Timestamp::from_second(10_000).unwrap();
-        let said = |leases: &[Lease]| sentence("lictor.dev/operator", leases, now);
+        let said = |leases: &[Lease]| why("lictor.dev/operator", leases, now);
         assert_eq!(said(&[lease("a", 9_000), lease("b", 9_970)]), None);
         for (leases, says) in [
             (&[][..], ["there is no Lease lictor.dev-operator in any namespace", "docs/install.md"]),
@@ -118,7 +131,7 @@ mod tests {
                 &[lease("a", 9_000), lease("b", 9_969)],
                 ["b renewed the Lease ops/lictor.dev-operator last 31s ago", "-n ops"],
             ),
-            (&[lease("", 9_999)], ["the Lease ops/lictor.dev-operator was released 1s ago", "`kubectl lictor doctor`"]),
+            (&[lease("", 9_999)], ["the Lease ops/lictor.dev-operator was released 1s ago", "-n ops"]),
         ] {
             let said = said(leases).unwrap();
             assert!(says.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
