@@ -13,9 +13,6 @@ pub type Metadata = BTreeMap<String, String>;
 /// One object that the store leases to one holder at a time. The store's clock ends the lease. The holder proves itself by the lease's id, a
 /// GUID of its own choice.
 pub trait Leases: Send + Sync {
-    /// Returns the object's name.
-    fn name(&self) -> &str;
-
     /// Reads the object: `None` if there is none. With an id, `None` unless the lease has this id and has not ended.
     fn look<'a>(&'a self, id: Option<&'a str>) -> BoxFuture<'a, Result<Option<Leased>, Failure>>;
 

@@ -117,10 +117,6 @@ impl Blob {
 }
 
 impl Leases for Blob {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn look<'a>(&'a self, id: Option<&'a str>) -> BoxFuture<'a, Result<Option<Leased>, Failure>> {
         async move {
             let condition: Vec<_> = id.map(|id| (HeaderName::from_static(LEASE_ID), id)).into_iter().collect();
