@@ -39,7 +39,7 @@ while True:
         break
     except HttpResponseError as error:
         if error.status_code != 409 or sys.argv[3] != "wait":
-            print(error.status_code, error.error_code.value, flush=True)
+            print(error.status_code, getattr(error.error_code, "value", error.error_code), flush=True)
             sys.exit(1)
     time.sleep(0.05)
 print("leased", flush=True)
