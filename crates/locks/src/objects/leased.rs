@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use lictor_core::{Failure, Term, Version};
+use lictor_core::{Failure, Term, Timestamp, Version};
 use lictor_objects::{Action, LeaseState, Leased, Leases};
 use lictor_process::{monotonic, wall};
 use serde::{Deserialize, Serialize};
@@ -66,14 +66,11 @@ impl Mark {
     /// Returns the mark as ASCII, because a header has nothing else.
     fn to_text(&self) -> Result<String, Failure> {
         let json = serde_json::to_string(self).map_err(|error| Failure::Refused(error.to_string()))?;
-        let mut text = String::with_capacity(json.len());
-        for unit in json.encode_utf16() {
-            match u8::try_from(unit).ok().filter(u8::is_ascii) {
-                Some(ascii) => text.push(ascii.into()),
-                None => text.push_str(&format!("\\u{unit:04x}")),
-            }
-        }
-        Ok(text)
+        let ascii = |unit: u16| match u8::try_from(unit).ok().filter(u8::is_ascii) {
+            Some(ascii) => char::from(ascii).to_string(),
+            None => format!("\\u{unit:04x}"),
+        };
+        Ok(json.encode_utf16().map(ascii).collect())
     }
 }
 
@@ -113,7 +110,7 @@ struct Known {
     /// The version and the term of this process's mark, while nothing else was read.
     marked: Option<(u64, Term)>,
     /// The last term of this process, and since when it has had it.
-    led: Option<(Term, lictor_core::Timestamp)>,
+    led: Option<(Term, Timestamp)>,
 }
 
 impl ClaimInLease {
@@ -132,13 +129,12 @@ impl ClaimInLease {
         {
             return Ok(self.take(&leased, Some(id)));
         }
-        let object = match self.object.look(None).await? {
-            Some(object) => object,
-            None => {
-                self.object.create().await?;
-                let gone = || Failure::Refused("the object is created and deleted again and again".into());
-                self.object.look(None).await?.ok_or_else(gone)?
-            }
+        let object = if let Some(object) = self.object.look(None).await? {
+            object
+        } else {
+            self.object.create().await?;
+            let gone = || Failure::Refused("the object is created and deleted again and again".into());
+            self.object.look(None).await?.ok_or_else(gone)?
         };
         let named =
             Mark::of(&object).map(|mark| mark.lease).filter(|id| !object.state.is_free() && first.as_ref() != Some(id));
@@ -214,13 +210,11 @@ impl ClaimInLease {
     /// Asks for a change of the lease to one of this process.
     async fn ask(&self, action: Action<'_>) -> Result<(), Unwritten> {
         let asked = std::mem::replace(&mut self.known().asked, true);
-        match self.object.lease(action).await.map_err(Unwritten::Failed)? {
-            true => Ok(()),
-            false => {
-                self.known().asked = asked;
-                Err(Unwritten::Conflict)
-            }
+        if self.object.lease(action).await.map_err(Unwritten::Failed)? {
+            return Ok(());
         }
+        self.known().asked = asked;
+        Err(Unwritten::Conflict)
     }
 
     /// Writes the next mark, in a new term if none is given, and returns its version. The mark replaces exactly the one that was read under

@@ -25,6 +25,7 @@ enum Asked {
     Mark,
 }
 
+type Late = Box<dyn FnOnce(&mut State) + Send>;
 type Faults = Box<dyn FnMut(Asked) -> Option<Fault> + Send>;
 
 /// A blob in memory, with a lease as Azure's.
@@ -32,7 +33,7 @@ type Faults = Box<dyn FnMut(Asked) -> Option<Fault> + Send>;
 struct Blob {
     state: Mutex<State>,
     faults: Mutex<Option<Faults>>,
-    late: Mutex<Vec<Box<dyn FnOnce(&mut State) + Send>>>,
+    late: Mutex<Vec<Late>>,
 }
 
 #[derive(Default)]
@@ -94,7 +95,9 @@ impl Blob {
     /// Does what was held back.
     fn deliver(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
-        late.into_iter().for_each(|request| request(&mut self.state.lock().unwrap()));
+        for request in late {
+            request(&mut self.state.lock().unwrap());
+        }
     }
 
     fn ask<T>(&self, asked: Asked, request: impl FnOnce(&mut State) -> T + Send + 'static) -> Result<T, Failure> {
@@ -261,7 +264,7 @@ async fn a_lease_that_another_one_has_acquired_is_lost_at_the_next_renewal() {
         let mut first = lock(&blob, "one");
         let held = acquired(&mut first).await;
         // A person ends the lease at once, and another program acquires it.
-        (*blob.state.lock().unwrap()).until = monotonic();
+        blob.state.lock().unwrap().until = monotonic();
         assert!(blob.foreign(Action::Acquire { id: FOREIGN, duration: TTL }));
         let taken = monotonic();
         first.lost(held).await;
@@ -305,7 +308,9 @@ async fn answers_that_are_lost_are_resolved_by_the_id_of_the_lease() {
                 let blob = Arc::new(Blob::default());
                 let (mut once, mut first) = (Some(fault.clone()), lock(&blob, "one"));
                 blob.faults(move |now| if now == asked { once.take() } else { None });
+                let began = monotonic();
                 let mut held = acquired(&mut first).await;
+                assert!(monotonic().since(began) <= 2 * SECOND, "{asked:?} {fault:?}");
                 sleep(2 * TTL).await;
                 let state = first.state();
                 let term = state.held.map(|held| held.term);
