@@ -283,13 +283,13 @@ async fn a_lease_that_is_breaking_is_lost_and_has_a_holder() {
         let (mut first, mut second) = (lock(&blob, "one"), lock(&blob, "two"));
         let held = acquired(&mut first).await;
         sleep(4 * SECOND).await;
-        let until = {
+        let (broken, until) = {
             let mut state = blob.state.lock().unwrap();
             state.is_broken = true;
-            state.until
+            (monotonic(), state.until)
         };
         first.lost(held).await;
-        assert!(monotonic() <= until);
+        assert!(monotonic().since(broken) <= TTL / 3, "its next renewal shows it");
         tokio::select! {
             _ = acquired(&mut first) => {}
             _ = acquired(&mut second) => {}
@@ -325,6 +325,29 @@ async fn answers_that_are_lost_are_resolved_by_the_id_of_the_lease() {
                 assert!(held.term > last.term);
             }
         }
+    })
+    .await;
+}
+
+/// Shows A9.
+#[tokio::test(start_paused = true)]
+async fn a_term_is_higher_than_that_of_an_agent_that_came_between_the_look_and_the_lease() {
+    in_virtual_time(async {
+        let blob = Arc::new(Blob::default());
+        let mut first = lock(&blob, "one");
+        let held = acquired(&mut first).await;
+        assert_eq!(first.release(TTL).await, Released::Confirmed);
+        let mut mark = blob.mark();
+        let later = held.term.0 + 1000;
+        (mark["version"], mark["term"]) = (json!(later), json!(later));
+        let between = blob.clone();
+        blob.faults(move |asked| {
+            if asked == Asked::Acquire {
+                between.state.lock().unwrap().metadata.insert(MARK.into(), mark.to_string());
+            }
+            None
+        });
+        assert!(acquired(&mut lock(&blob, "two")).await.term.0 > later);
     })
     .await;
 }
