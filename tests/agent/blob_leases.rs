@@ -68,7 +68,7 @@ impl Place {
 
 impl Python {
     /// Waits for its next line, without keeping other tasks from running.
-    async fn says(&mut self) -> String {
+    fn says(&mut self) -> String {
         tokio::task::block_in_place(|| {
             let mut line = String::new();
             self.said.read_line(&mut line).expect("it says text");
@@ -98,7 +98,7 @@ async fn an_agent_and_a_program_on_microsofts_pattern_exclude_each_other() {
     let bench = &place.bench;
     place.python("upload").release();
     let mut other = place.python("once");
-    assert_eq!(other.says().await, "leased");
+    assert_eq!(other.says(), "leased");
     let listen = free_address();
     let mut agent = place.agent("one", &["--listen", &listen.to_string()]);
     agent.says("waiting for the lock leader=\"another program\"").await;
@@ -111,10 +111,10 @@ async fn an_agent_and_a_program_on_microsofts_pattern_exclude_each_other() {
     other.release();
     bench.begins(1).await;
     assert!(asked.elapsed() < HEARD, "{:?}", asked.elapsed());
-    assert_eq!(place.python("once").says().await, "409 LeaseAlreadyPresent");
-    assert_eq!(place.python("read").says().await, "of the program us", "content and metadata stay");
+    assert_eq!(place.python("once").says(), "409 LeaseAlreadyPresent");
+    assert_eq!(place.python("read").says(), "of the program us", "content and metadata stay");
     assert_eq!(agent.stop().await, Some(143));
-    assert_eq!(place.python("once").says().await, "leased", "the lease was released");
+    assert_eq!(place.python("once").says(), "leased", "the lease was released");
 }
 
 /// Only Azure's clock ends the lease of who is killed.
@@ -125,7 +125,7 @@ async fn an_agent_begins_when_the_lease_of_a_program_that_was_killed_has_expired
     place.python("upload").release();
     let asked = Instant::now();
     let mut other = place.python("once");
-    assert_eq!(other.says().await, "leased");
+    assert_eq!(other.says(), "leased");
     let leased = Instant::now();
     drop(other);
     let agent = place.agent("one", &[]);
@@ -149,7 +149,7 @@ async fn no_command_lives_when_a_program_on_microsofts_pattern_gets_the_lease() 
             "CUT" => link.disable().await,
             _ => signal(fault, &[agent.agent().await]),
         }
-        assert_eq!(other.says().await, "leased");
+        assert_eq!(other.says(), "leased");
         let left = state(command).filter(|(state, _)| *state != 'Z');
         assert_eq!(left, None, "{fault}: the command lives when the other program has the lease");
         assert!(began.elapsed() < TTL + HEARD, "{fault} {:?}", began.elapsed());
@@ -193,7 +193,7 @@ async fn agents_name_themselves_in_the_metadata_and_lead_on_in_their_place() {
     assert!(term > next && started.elapsed() < TTL / 2, "{:?} {}", started.elapsed(), again.errors());
 
     // A person breaks the lease. The agent hears of it with its next renewal, and acquires the lease when it is over.
-    assert!(place.python("break").says().await.parse::<u64>().expect("seconds") <= TTL.as_secs());
+    assert!(place.python("break").says().parse::<u64>().expect("seconds") <= TTL.as_secs());
     let broken = Instant::now();
     gone(command).await;
     assert!(broken.elapsed() < TTL / 3 + HEARD, "{:?}", broken.elapsed());
