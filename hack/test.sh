@@ -130,7 +130,7 @@ hack/require.sh rust c go setsid flock
 echo 'compiling the tests, and building the programs that they run' >&2
 build tests compile
 more=()
-[ "$tier" = quick ] || more=(gitops helm-controller browser page-modules azurite-blob)
+[ "$tier" = quick ] || more=(gitops helm-controller browser page-modules azurite-blob azure-storage-blob)
 build programs hack/tools.sh etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kwok kwokctl consul consul-1.8 \
   libfaketime health elector locker versitygw "${more[@]}"
 wait_for_builds

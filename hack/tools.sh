@@ -3,8 +3,8 @@
 # consul-1.8, which is too old to build; libfaketime, a library that sets a program's clock; node-root, a directory with what a real node
 # needs: containerd, runc, CNI's plugins, iptables, conntrack, busybox; and browser, a directory with Chromium and its WebDriver.
 # Two come from npm, with the checksums of their package-lock.json: page-modules, a directory with what is in the page of `lictor
-# dashboard`, and what checks it; and azurite-blob, a server of Azure's protocol. Two come from Python's registry, with the checksums of
-# their requirements.txt: zig and cargo-zigbuild, which build the kubectl plugin for other systems.
+# dashboard`, and what checks it; and azurite-blob, a server of Azure's protocol. Three come from Python's registry, with the checksums of
+# their requirements.txt: zig and cargo-zigbuild, which build the kubectl plugin for other systems; and azure-storage-blob, Microsoft's client.
 #
 #   hack/tools.sh NAME...     makes sure that each exists; prints its path, a line each
 #
@@ -64,8 +64,9 @@ describe() {
     formats)                 echo "formats    lictor.dev/hack/tools/formats                -                   5" ;;
     zig)                     echo "python-zig ziglang/zig                                  version             20" ;;
     cargo-zigbuild)          echo "python-cargo-zigbuild bin/cargo-zigbuild                --version           5" ;;
+    azure-storage-blob)      echo "python-azure-storage-blob azure/storage/blob            -                   15" ;;
     jv)                      echo "cyclonedx  github.com/santhosh-tekuri/jsonschema/cmd/jv  --version          10" ;;
-    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules versitygw azurite-blob olm formats zig cargo-zigbuild" >&2; return 1 ;;
+    *) echo "hack/tools.sh: no program '$1' is pinned here. These are: etcd kube-apiserver kube-controller-manager kube-scheduler kube-apiserver-1.33 kube-controller-manager-1.33 kube-scheduler-1.33 kubectl helm helm-docs kubelet kube-proxy node-root kwok kwokctl consul consul-1.8 libfaketime buildah actionlint krew validate-krew-manifest gitops helm-controller health elector locker promtool prometheus jv browser page-modules versitygw azurite-blob azure-storage-blob olm formats zig cargo-zigbuild" >&2; return 1 ;;
   esac
 }
 
@@ -83,7 +84,7 @@ pinned() {
     debian-node) codename; return ;;
     debian-browser) echo "$(codename)-2"; return ;; # the number changes with the script in it
     npm-*) sed -nE 's/^ *"'"${directory#npm-}"'": "([0-9.]+)"$/v\1/p' "$here/tools/${directory#npm-}/package.json"; return ;;
-    python-*) sed -nE 's/^[a-z-]+==([^ ]+).*/v\1/p' "$here/tools/${directory#python-}/requirements.txt"; return ;;
+    python-*) sed -nE '/^[a-z-]+==/{s/^[a-z-]+==([^ ]+).*/v\1/p;q}' "$here/tools/${directory#python-}/requirements.txt"; return ;;
     formats) echo "of this repository"; return ;;
     consul) module=github.com/hashicorp/consul ;;
     buildah) module=github.com/containers/buildah ;;

@@ -16,8 +16,8 @@ use lictor_api::DEFAULT_CONTROLLER;
 use lictor_core::{AgentTiming, ClaimParameters};
 use lictor_locks::consul::{ConsulLock, ConsulLockSettings, Home};
 use lictor_locks::lease::{LeaseLock, LeaseLockSettings};
-use lictor_locks::objects::{ObjectLock, ObjectLockSettings};
-use lictor_objects::{Bucket, BucketSettings, Credentials, Objects};
+use lictor_locks::objects::{LeasedObjectLock, ObjectLock, ObjectLockSettings};
+use lictor_objects::{Blob, Bucket, BucketSettings, Credentials};
 use tokio::task::JoinHandle;
 
 use super::consul::ConsulAccess;
@@ -35,6 +35,8 @@ const CONSUL_TTL: (Duration, Duration) = (Duration::from_secs(10), Duration::fro
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
 /// The shortest duration of a lock in a bucket, as for a class in a bucket.
 const SHORTEST_IN_BUCKET: Duration = Duration::from_secs(5);
+/// The durations that Azure accepts for the lease of a blob.
+const BLOB_LEASE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
 /// The longest lock delay that Consul accepts.
 const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 /// Shorter intervals would load Consul, because all its servers write each renewal to disk.
@@ -47,15 +49,16 @@ const LONGEST_NAME: usize = 200;
 
 /// Takes part in an election, and runs a command only while it holds the lock.
 ///
-/// The lock is a key in Consul (--key), a Lease (--lease) or an object in a bucket (--bucket). lictor waits while another process holds it. Once it holds
+/// The lock is a key in Consul (--key), a Lease (--lease), an object in a bucket (--bucket) or the lease of a blob in Azure
+/// (--azure-blob-lease). lictor waits while another process holds it. Once it holds
 /// the lock, it starts the command, with the fencing token in LICTOR_TERM and the lock's name in LICTOR_KEY. If lictor
 /// can't renew the lock, it sends the command SIGTERM, and then kills it and everything that it has started before any
 /// other process can get the lock. After that, lictor waits for the lock again. When the command ends by itself, lictor
 /// releases the lock and exits with the command's exit code. On SIGTERM, lictor ends the command first. Linux only.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("lock").required(true).args(["key", "lease", "bucket"]))]
+#[command(group = ArgGroup::new("lock").required(true).args(OF_EACH_AGENT))]
 #[command(
-    after_help = "Examples:\n  lictor agent --key services/report/leader -- ./report --every 1h\n  lictor agent --consul http://10.0.0.5:8500 --key services/report/leader --ttl 10s -- ./report\n  lictor agent --lease shop/report -- ./report\n  AWS_REGION=eu-central-1 lictor agent --bucket s3://example-locks/report -- ./report"
+    after_help = "Examples:\n  lictor agent --key services/report/leader -- ./report --every 1h\n  lictor agent --consul http://10.0.0.5:8500 --key services/report/leader --ttl 10s -- ./report\n  lictor agent --lease shop/report -- ./report\n  AWS_REGION=eu-central-1 lictor agent --bucket s3://example-locks/report -- ./report\n  AZURE_STORAGE_ACCOUNT_NAME=example lictor agent --azure-blob-lease az://locks/report -- ./report"
 )]
 pub(super) struct Agent {
     /// The key of the lock in Consul, for example services/report/leader.
@@ -71,12 +74,19 @@ pub(super) struct Agent {
     #[arg(long, env = "LICTOR_BUCKET", value_name = "URL", value_parser = bucket, conflicts_with = "consul")]
     bucket: Option<String>,
 
+    /// The blob whose own lease is the lock: az://CONTAINER/NAME. Programs that lease the blob by Azure's own libraries can share it. lictor
+    /// creates a blob that is missing, and never changes the content. The environment gives the account and the credentials, as for
+    /// --bucket.
+    #[arg(long, env = "LICTOR_AZURE_BLOB_LEASE", value_name = "URL", value_parser = blob, conflicts_with = "consul")]
+    azure_blob_lease: Option<String>,
+
     /// The name by which this agent holds the lock, and by which it recognises the lock after a restart. Two agents in
     /// one place (a pod, or a machine) need different names for the same lock. Default: the host's name.
     #[arg(long, env = "LICTOR_IDENTITY", value_name = "NAME", value_parser = identity)]
     identity: Option<String>,
 
-    /// How long the lock lasts without a renewal: for Consul 10s to 24h, for a Lease 3s to 300s, for a bucket 5s to 300s.
+    /// How long the lock lasts without a renewal: for Consul 10s to 24h, for a Lease 3s to 300s, for a bucket 5s to 300s,
+    /// for the lease of a blob 15s to 60s.
     #[arg(long, env = "LICTOR_TTL", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     ttl: Duration,
 
@@ -86,7 +96,7 @@ pub(super) struct Agent {
 
     /// How often lictor renews the session in Consul, at least 500ms, if that is more often than three times in each
     /// --ttl. Consul may then be unreachable for longer before lictor ends the command.
-    #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with_all = ["lease", "bucket"])]
+    #[arg(long, env = "LICTOR_RENEW_EVERY", value_name = "DURATION", value_parser = duration, conflicts_with_all = ["lease", "bucket", "azure_blob_lease"])]
     renew_every: Option<Duration>,
 
     /// How long the command has from SIGTERM to SIGKILL if lictor can't renew the lock: at most three tenths of --ttl.
@@ -120,7 +130,7 @@ pub(super) struct Agent {
     stay_away: Duration,
 
     /// The address at which followers reach the leader, or whatever else they understand. lictor writes it into the
-    /// value of the key in Consul, or into the object in the bucket.
+    /// value of the key in Consul, into the object in the bucket, or into the blob's metadata.
     #[arg(long, env = "LICTOR_ADVERTISE", value_name = "TEXT")]
     advertise: Option<String>,
 
@@ -161,7 +171,7 @@ pub(super) struct Gate {
 
 /// The variables that an agent does not inherit from the agent whose command it is, because both can't hold the same
 /// lock.
-const OF_EACH_AGENT: [&str; 3] = ["key", "lease", "bucket"];
+const OF_EACH_AGENT: [&str; 4] = ["key", "lease", "bucket", "azure_blob_lease"];
 
 /// Returns the command line for the command of another agent. The command can read that agent's lock from its
 /// environment.
@@ -205,10 +215,14 @@ impl Agent {
 
     /// Refuses invalid values before anything runs.
     fn check(&self) -> anyhow::Result<()> {
-        let (what, (shortest, longest)) = match (&self.lease, &self.bucket) {
-            (Some(_), _) => ("a Lease", (SHORTEST_LEASE, ClaimParameters::LONGEST)),
-            (None, Some(_)) => ("a bucket", (SHORTEST_IN_BUCKET, ClaimParameters::LONGEST)),
-            (None, None) => ("Consul", CONSUL_TTL),
+        let (what, (shortest, longest)) = if self.lease.is_some() {
+            ("a Lease", (SHORTEST_LEASE, ClaimParameters::LONGEST))
+        } else if self.bucket.is_some() {
+            ("a bucket", (SHORTEST_IN_BUCKET, ClaimParameters::LONGEST))
+        } else if self.azure_blob_lease.is_some() {
+            ("the lease of a blob", BLOB_LEASE)
+        } else {
+            ("Consul", CONSUL_TTL)
         };
         if !(shortest..=longest).contains(&self.ttl) {
             bail!(
@@ -267,8 +281,8 @@ impl Agent {
     }
 
     fn name(&self) -> Name {
-        let key = self.key.as_ref().or(self.lease.as_ref()).or(self.bucket.as_ref()).cloned().unwrap_or_default();
-        Name { key, identity: self.identity.clone().unwrap_or_else(host) }
+        let key = [&self.key, &self.lease, &self.bucket, &self.azure_blob_lease].into_iter().flatten().next();
+        Name { key: key.cloned().unwrap_or_default(), identity: self.identity.clone().unwrap_or_else(host) }
     }
 
     async fn take_part(self, name: &Name, hooks: Option<Hooks>) -> anyhow::Result<u8> {
@@ -308,8 +322,15 @@ impl Agent {
         // As in the operator: an answer within this time is still useful, and leaves time for another attempt.
         let timeout = Duration::from_secs(5).min(self.ttl / 5);
         if let Some(url) = &self.bucket {
-            let (objects, settings) = self.in_bucket(url, name, &place, timeout)?;
+            let (bucket, settings) = self.in_bucket(url, name, &place, timeout)?;
+            let objects = Arc::new(Bucket::new(&bucket)?);
             let lock = || ObjectLock::start(objects.clone(), settings.clone());
+            return lictor_agent::run(held, timing, command, lock, requests).await;
+        }
+        if let Some(url) = &self.azure_blob_lease {
+            let (container, settings) = self.in_bucket(url, name, &place, timeout)?;
+            let blob = Arc::new(Blob::new(&container, &settings.name)?);
+            let lock = || LeasedObjectLock::start(blob.clone(), settings.clone());
             return lictor_agent::run(held, timing, command, lock, requests).await;
         }
         let (client, settings) = (self.consul.client(timeout)?, self.consul_lock(name, &place));
@@ -370,8 +391,8 @@ impl Agent {
         name: &Name,
         place: &Place,
         timeout: Duration,
-    ) -> anyhow::Result<(Arc<dyn Objects>, ObjectLockSettings)> {
-        let (url, object) = url.rsplit_once('/').context("--bucket has a name")?;
+    ) -> anyhow::Result<(BucketSettings, ObjectLockSettings)> {
+        let (url, object) = url.rsplit_once('/').context("the address has a name")?;
         let bucket = BucketSettings {
             url: url.to_owned(),
             // The environment has what is not in the address.
@@ -388,7 +409,7 @@ impl Agent {
             node: Some(host()),
             advertise: self.advertise.clone(),
         };
-        Ok((Arc::new(Bucket::new(&bucket)?), settings))
+        Ok((bucket, settings))
     }
 
     fn consul_lock(&self, name: &Name, place: &Place) -> ConsulLockSettings {
@@ -446,13 +467,21 @@ fn lease(text: &str) -> Result<String, String> {
 }
 
 fn bucket(text: &str) -> Result<String, String> {
-    let name = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "s3" | "gs" | "az"));
+    object(text, &["s3", "gs", "az"])
+        .unwrap_or_else(|| Err("write s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME".into()))
+}
+
+fn blob(text: &str) -> Result<String, String> {
+    object(text, &["az"]).unwrap_or_else(|| Err("write az://CONTAINER/NAME".into()))
+}
+
+/// Reads the address of an object. `None`: it is not one of these schemes, with a bucket and a name.
+fn object(text: &str, schemes: &[&str]) -> Option<Result<String, String>> {
+    let name = text.split_once("://").filter(|(scheme, _)| schemes.contains(scheme));
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
     let named = name.and_then(|(_, rest)| rest.split_once('/'));
-    let Some((_, name)) = named.filter(|(bucket, _)| !bucket.is_empty() && bucket.chars().all(is_name)) else {
-        return Err("write s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME".into());
-    };
-    key(name).map(|_| text.to_owned())
+    let (_, name) = named.filter(|(bucket, _)| !bucket.is_empty() && bucket.chars().all(is_name))?;
+    Some(key(name).map(|_| text.to_owned()))
 }
 
 fn identity(text: &str) -> Result<String, String> {
@@ -506,6 +535,14 @@ mod tests {
             ["", "report", "s3://locks", "s3://locks/", "s3:///report", "https://locks/report", "s3://locks/a//b"]
         {
             assert!(bucket(text).is_err(), "{text}");
+        }
+        for text in ["az://locks/report", "az://c@a.blob.core.windows.net/a/b"] {
+            assert!(blob(text).is_ok(), "{text}");
+        }
+        for text in
+            ["", "az://locks", "az://locks/a//b", "s3://locks/report", "https://a.blob.core.windows.net/locks/report"]
+        {
+            assert!(blob(text).is_err(), "{text}");
         }
         for text in ["", "report", "/report", "shop/", "Shop/report", "a/b/c", "lictor/lictor.dev-operator"] {
             assert!(lease(text).is_err(), "{text}");

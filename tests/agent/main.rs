@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench;
+mod blob_leases;
 mod buckets;
 mod ending;
 mod examples;

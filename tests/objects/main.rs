@@ -30,6 +30,7 @@ macro_rules! on_each_server {
 
 mod faults;
 mod google;
+mod leases;
 
 use std::collections::BTreeSet;
 

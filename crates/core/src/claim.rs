@@ -126,7 +126,8 @@ impl Claim {
     }
 
     /// Takes the lease as it was seen, or `None` if there is none. A8: whoever keeps the claim in an object of which nothing tells the
-    /// holder that it is gone, puts a state of it in that place, and never says that there is none.
+    /// holder that it is gone, puts a state of it in that place, and never says that there is none. A9: whoever keeps it in a lease that the
+    /// store ends by itself takes each reading for a later version, and calls all other holders by one name.
     pub fn observe(&mut self, lease: Option<(Version, Option<String>, Duration)>, now: Instant) {
         let was_mine = self.is_mine();
         match lease {

@@ -4,6 +4,7 @@
 //! `object_store` sends, so a server of a few lines stands for it, which shows only what is its own: a generation instead of an ETag, in
 //! listings too.
 
+mod blob;
 mod failure;
 mod service;
 mod settings;
@@ -21,6 +22,7 @@ use object_store::path::Path;
 use object_store::{Attribute, Attributes, GetOptions, PutOptions, PutResult};
 
 use crate::{Failure, Listed, Object, Objects, Put, Tag};
+pub use blob::Blob;
 use failure::Cause;
 use service::Generations;
 pub use settings::{BucketSettings, Credentials, SettingsError};

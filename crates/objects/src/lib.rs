@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Objects`] | the port: read, list, and a write that the store refuses if the object is not as expected |
 //! | [`Bucket`] | a bucket in S3, Google Cloud Storage or Azure Blob Storage, or in what speaks the protocol of one of them |
+//! | [`Leases`], [`Blob`] | a blob of Azure, and its own lease, which Azure's clock ends |
 //! | [`Memory`] | objects in memory, with faults, for the tests of whoever uses the port |
 //! | [`honours_conditions`] | the proof, at the start, that a store does refuse such a write |
 //!
@@ -14,6 +15,7 @@
 //! - **There is no deletion**, so a tag that was replaced never comes back, as long as no content does: see [`Tag`].
 
 mod bucket;
+mod leases;
 mod memory;
 mod trial;
 
@@ -22,7 +24,8 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, TryFutureExt};
 pub use lictor_core::Failure;
 
-pub use bucket::{Bucket, BucketSettings, Credentials, SettingsError};
+pub use bucket::{Blob, Bucket, BucketSettings, Credentials, SettingsError};
+pub use leases::{Action, LeaseState, Leased, Leases, Metadata};
 pub use memory::{Asked, Fault, Memory};
 pub use trial::{Trial, honours_conditions};
 

@@ -3,11 +3,13 @@
 
 mod holder;
 mod keeper;
+mod lock;
 mod store;
 mod terms;
 
 pub use holder::Holder;
 pub(crate) use keeper::ClaimKeeper;
 pub use keeper::ClaimUpdate;
-pub(crate) use store::{ClaimStore, Claimed, News, Unwritten, Write};
+pub(crate) use lock::start;
+pub(crate) use store::{ClaimStore, Claimed, News, Unwritten, Write, polls};
 pub(crate) use terms::follow;

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use futures::stream::BoxStream;
-use lictor_core::{Failure, Uid, Version};
+use futures::StreamExt;
+use futures::stream::{BoxStream, unfold};
+use lictor_core::{ClaimParameters, Failure, Uid, Version};
+use lictor_process::{monotonic, nap_until};
 
 use super::holder::Holder;
 use crate::lock::Other;
+
+/// The shortest and the longest time from one look at an object to the next. Each look costs a request. An agent that yields stays away for
+/// five seconds by default, in which the others have to look.
+const POLL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
 /// The record of a claim.
 #[derive(Clone, Debug)]
@@ -82,4 +88,15 @@ pub(crate) trait ClaimStore: Send + Sync {
         lasts: Duration,
         limit: Duration,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Returns the news of a record of which nothing tells, so that it is polled. Its holder needs no poll, because its next renewal fails if the
+/// record has changed. `duration` is how long the claim lasts without a renewal.
+pub(crate) fn polls(duration: Duration) -> BoxStream<'static, News> {
+    let poll = ClaimParameters::patient(duration).retry().clamp(POLL.0, POLL.1);
+    unfold((), move |()| async move {
+        nap_until(monotonic() + poll).await;
+        Some((News::Due, ()))
+    })
+    .boxed()
 }

@@ -3,22 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{BoxStream, unfold};
+use futures::stream::BoxStream;
 use lictor_core::{ClaimParameters, Failure, Term, Timestamp, Version};
 use lictor_objects::{Object, Objects, Put, Tag, Trial, honours_conditions};
-use lictor_process::{monotonic, nap_until, wall};
+use lictor_process::wall;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::content::HIGHEST;
-use crate::claim::{ClaimStore, Claimed, News, Unwritten, Write};
+use crate::claim::{ClaimStore, Claimed, News, Unwritten, Write, polls};
 use crate::lock::{LockUpdate, Other};
-
-/// The shortest and the longest time from one look at the object to the next. Each look costs a request. An agent that yields stays away for
-/// five seconds by default, in which the others have to look.
-const POLL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
 /// The holder in place of which nobody acts. No process has such a name, because it has spaces.
 const UNKNOWN: &str = "an unknown holder";
@@ -26,11 +21,12 @@ const UNKNOWN: &str = "an unknown holder";
 /// The settings for a lock in an object.
 #[derive(Clone, Debug)]
 pub struct ObjectLockSettings {
-    /// The object's name. Beside it is one that ends in `.trial`, which shows that the store honours conditions.
+    /// The object's name. An [`ObjectLock`](super::ObjectLock) writes one beside it that ends in `.trial`, which shows that the store honours
+    /// conditions.
     pub name: String,
     /// The process, as the object names its holder. A process takes a lock with its own name for its own, so no other one may have it.
     pub identity: String,
-    /// How long the lock lasts after a renewal, in whole seconds.
+    /// How long the lock lasts after a renewal, in whole seconds. A lease of Azure lasts 15 to 60.
     pub duration: Duration,
     /// The node of the holder, for readers of the object.
     pub node: Option<String>,
@@ -244,14 +240,8 @@ impl ClaimStore for ClaimInObject {
         &self.settings.name
     }
 
-    /// Nothing tells of changes, so the object is polled. Its holder needs no poll, because its next renewal fails if the object has changed.
     fn news(&self) -> BoxStream<'_, News> {
-        let poll = ClaimParameters::patient(self.settings.duration).retry().clamp(POLL.0, POLL.1);
-        unfold((), move |()| async move {
-            nap_until(monotonic() + poll).await;
-            Some((News::Due, ()))
-        })
-        .boxed()
+        polls(self.settings.duration)
     }
 
     async fn read(&self, limit: Duration) -> Result<Option<Claimed>, Failure> {

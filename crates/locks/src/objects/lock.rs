@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use lictor_core::ClaimParameters;
 use lictor_objects::Objects;
-use lictor_process::{monotonic, spawn};
-use tokio::sync::{Notify, watch};
 
 use super::claim::{ClaimInObject, ObjectLockSettings};
-use crate::claim::{ClaimKeeper, ClaimUpdate, Holder, follow};
-use crate::lock::{Lock, LockUpdate, Problem, Released};
+use crate::claim::{ClaimUpdate, start};
+use crate::lock::{Lock, Problem};
 
 /// A lock in an object: of a bucket, or of any other store that replaces an object only if it has not changed.
 pub struct ObjectLock;
@@ -17,29 +14,12 @@ pub struct ObjectLock;
 impl ObjectLock {
     /// Begins to keep a lock. If the store ignores conditions, this process never gets the lock.
     pub fn start(objects: Arc<dyn Objects>, settings: ObjectLockSettings) -> Lock {
-        let own = Holder { identity: settings.identity.clone(), ..Holder::default() };
-        let parameters = ClaimParameters::patient(settings.duration);
-        let (keeper, claims, gone) = ClaimKeeper::new(own, parameters, monotonic);
-        let (updates, receiver) = watch::channel(LockUpdate::default());
-        let (stop, stopping) = watch::channel(false);
-        let again = Arc::<Notify>::default();
-        let (asked, name) = (again.clone(), settings.name.clone());
-        let store = ClaimInObject::new(objects, settings, receiver.clone());
-        let told = move |claim: &ClaimUpdate| {
+        let (identity, duration, name) = (settings.identity.clone(), settings.duration, settings.name.clone());
+        let problem = move |claim: &ClaimUpdate| {
             let taken = claim.owner.as_ref().map(|_| Problem::NotALock { object: name.clone() });
-            (claim.heard, taken.or_else(|| claim.failure.clone().map(Problem::Failed)))
+            taken.or_else(|| claim.failure.clone().map(Problem::Failed))
         };
-        let task = spawn(async move {
-            // An object does not show that its holder is gone, so this process waits for the lock to expire.
-            let _gone = gone;
-            tokio::select! {
-                confirmed = keeper.reading_first().run(&store, stopping) => {
-                    if confirmed { Released::Confirmed } else { Released::Unconfirmed }
-                }
-                () = follow(claims, asked, updates, told) => Released::Unconfirmed,
-            }
-        });
-        Lock::new(receiver, again, stop, task)
+        start(identity, duration, |lock| ClaimInObject::new(objects, settings, lock), problem)
     }
 }
 
@@ -52,12 +32,12 @@ mod tests {
     use futures::future::BoxFuture;
     use lictor_core::{Failure, HeldLock};
     use lictor_objects::{Asked, Fault, Listed, Memory, Object, Put, Tag};
-    use lictor_process::{spawn_in, virtual_process};
+    use lictor_process::{monotonic, spawn_in, virtual_process};
     use serde_json::{Value, json};
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::Other;
+    use crate::{LockUpdate, Other, Released};
 
     const TTL: Duration = Duration::from_secs(15);
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! Locks in a store of objects, each of which can be replaced only if it has not changed: the B rules of docs/protocol.md. A cluster has a
-//! session, which holds all its locks. A process that holds one lock needs none: see [`ObjectLock`].
+//! session, which holds all its locks. A process that holds one lock needs none: see [`ObjectLock`] and, for the leases of Azure,
+//! [`LeasedObjectLock`].
 //!
 //! | object | what is in it |
 //! |---|---|
@@ -15,6 +16,7 @@ mod content;
 mod follow;
 mod keeper;
 mod keys;
+mod leased;
 mod lock;
 mod poll;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub use claim::ObjectLockSettings;
 pub use content::KeyObject;
 pub use keeper::{ObjectKeeper, ObjectSettings};
 pub use keys::ObjectKeys;
+pub use leased::LeasedObjectLock;
 pub use lock::ObjectLock;
 
 /// The object that shows whether a store honours conditions.

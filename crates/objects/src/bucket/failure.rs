@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use object_store::client::HttpError;
 use reqwest::StatusCode;
 
 use super::service::Answered;
@@ -69,12 +70,10 @@ impl Cause {
             _ => Self::Unknown(text),
         }
     }
-}
 
-impl From<object_store::Error> for Cause {
-    fn from(error: object_store::Error) -> Self {
+    fn of(error: &(dyn Error + 'static)) -> Self {
         let mut texts: Vec<String> = Vec::new();
-        let mut source: Option<&(dyn Error + 'static)> = Some(&error);
+        let mut source: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(cause) = source {
             if let Some(answered) = cause.downcast_ref::<Answered>() {
                 return Self::of_answer(answered);
@@ -90,6 +89,18 @@ impl From<object_store::Error> for Cause {
             source = cause.source();
         }
         Self::Unknown(texts.join(": "))
+    }
+}
+
+impl From<object_store::Error> for Cause {
+    fn from(error: object_store::Error) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl From<HttpError> for Cause {
+    fn from(error: HttpError) -> Self {
+        Self::of(&error)
     }
 }
 
@@ -109,7 +120,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Cause {
-        let answered = Answered::new(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        let answered = Answered::new(StatusCode::from_u16(status).unwrap(), body.as_bytes(), None);
         let source = Box::new(HttpError::new(HttpErrorKind::Unknown, answered));
         object_store::Error::Generic { store: "test", source }.into()
     }

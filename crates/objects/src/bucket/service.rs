@@ -28,7 +28,7 @@ fn with(before: &str, text: Option<&String>) -> String {
 }
 
 impl Answered {
-    pub(super) fn new(status: StatusCode, body: &[u8]) -> Self {
+    pub(super) fn new(status: StatusCode, body: &[u8], header: Option<&str>) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "PascalCase")]
         struct Body {
@@ -38,7 +38,7 @@ impl Answered {
         let Body { code, message } = quick_xml::de::from_reader(body).unwrap_or_default();
         // Azure adds lines with the request's id.
         let message = message.and_then(|text| text.lines().next().map(str::to_owned));
-        Self { status, code, message }
+        Self { status, code: code.or_else(|| header.map(str::to_owned)), message }
     }
 }
 
@@ -92,9 +92,11 @@ impl HttpService for Service {
         let answer = self.inner.execute(request).await?;
         let status = answer.status();
         if !status.is_success() {
+            // Azure's answer to HEAD has its code in a header alone.
+            let code = answer.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok()).map(str::to_owned);
             // The status alone says enough, if the rest is lost.
             let body = answer.into_body().bytes().await.unwrap_or_default();
-            return Err(HttpError::new(HttpErrorKind::Unknown, Answered::new(status, &body)));
+            return Err(HttpError::new(HttpErrorKind::Unknown, Answered::new(status, &body, code.as_deref())));
         }
         if !(listing && self.generations) {
             return Ok(answer);
@@ -114,12 +116,14 @@ mod tests {
     fn an_answer_is_told_with_its_code() {
         let azure = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>ContainerNotFound</Code>\
                      <Message>The specified container does not exist.\nRequestId:1\nTime:2</Message></Error>";
-        let answered = Answered::new(StatusCode::NOT_FOUND, azure.as_bytes());
+        let answered = Answered::new(StatusCode::NOT_FOUND, azure.as_bytes(), None);
         assert_eq!(
             answered.to_string(),
             "the store answered 404 ContainerNotFound: The specified container does not exist."
         );
-        assert_eq!(Answered::new(StatusCode::BAD_GATEWAY, b"<html>oh").to_string(), "the store answered 502");
+        assert_eq!(Answered::new(StatusCode::BAD_GATEWAY, b"<html>oh", None).to_string(), "the store answered 502");
+        let head = Answered::new(StatusCode::NOT_FOUND, b"", Some("BlobNotFound"));
+        assert_eq!(head.to_string(), "the store answered 404 BlobNotFound");
     }
 
     #[test]

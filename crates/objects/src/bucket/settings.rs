@@ -83,6 +83,8 @@ pub enum SettingsError {
 
 const S3_KEYS: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
 const GOOGLE_KEYS: &str = "GOOGLE_SERVICE_ACCOUNT_KEY";
+/// The right that an account of Azure needs.
+pub(super) const AZURE_RIGHT: &str = "the role Storage Blob Data Contributor";
 const AZURE_KEYS: &str = "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY";
 
 /// What a client of `object_store` can do.
@@ -110,9 +112,7 @@ pub(super) fn open(settings: &BucketSettings) -> Result<Opened, SettingsError> {
             "s3:GetObject and s3:PutObject for the objects, and s3:ListBucket for the bucket",
         ),
         ObjectStoreScheme::GoogleCloudStorage => (google(settings)?, Version::Generation, "roles/storage.objectUser"),
-        ObjectStoreScheme::MicrosoftAzure => {
-            (azure(settings)?, Version::ETag, "the role Storage Blob Data Contributor")
-        }
+        ObjectStoreScheme::MicrosoftAzure => (azure(settings)?, Version::ETag, AZURE_RIGHT),
         _ => return Err(not_a_bucket()),
     };
     let store = store.map_err(|error| SettingsError::Other(settings.url.clone(), innermost(&error)))?;
@@ -173,6 +173,14 @@ fn google(settings: &BucketSettings) -> Result<object_store::Result<Arc<dyn Stor
 }
 
 fn azure(settings: &BucketSettings) -> Result<object_store::Result<Arc<dyn Store>>, SettingsError> {
+    let built = azure_builder(settings)?.0.build();
+    Ok(built.map(|store| Arc::new(store) as Arc<dyn Store>))
+}
+
+/// Returns what makes a client of Azure, and the options of its HTTP client.
+pub(super) fn azure_builder(
+    settings: &BucketSettings,
+) -> Result<(MicrosoftAzureBuilder, ClientOptions), SettingsError> {
     let mut builder = match &settings.credentials {
         Credentials::Ambient => MicrosoftAzureBuilder::from_env(),
         Credentials::Given(secret) => {
@@ -184,13 +192,13 @@ fn azure(settings: &BucketSettings) -> Result<object_store::Result<Arc<dyn Store
         builder = builder.with_endpoint(endpoint.clone());
     }
     let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
-    let built = builder
+    let options = options(settings, endpoint.as_deref())?;
+    let builder = builder
         .with_url(&settings.url)
-        .with_client_options(options(settings, endpoint.as_deref())?)
+        .with_client_options(options.clone())
         .with_retry(no_retries())
-        .with_http_connector(Connector { generations: false })
-        .build();
-    Ok(built.map(|store| Arc::new(store) as Arc<dyn Store>))
+        .with_http_connector(Connector { generations: false });
+    Ok((builder, options))
 }
 
 /// Reads the data of a Secret. `known` are the usual keys, and `taken` tells those that count from those that other settings decide.
