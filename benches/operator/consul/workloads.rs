@@ -26,9 +26,9 @@ const NAME: &str = "nightly";
 const GATE: &str = "gate";
 /// The time after a full minute in which a CronJob's controller may still create what was due. The lock is kept meanwhile.
 const TICK: Duration = Duration::from_secs(2);
-/// The latest second of a minute in which a run may begin: that time begins 1 s before the minute, and a run takes less than
+/// The latest second of a minute in which a run may begin: that time begins 2 s before the minute, and a run takes less than
 /// another second.
-const LAST: Duration = Duration::from_secs(58);
+const LAST: Duration = Duration::from_secs(57);
 /// How many times longer than by hand it may take, without what goes until the record says that all has ended.
 const TARGET: f64 = 2.5;
 /// How long a CronJob was let run before the lock is released sooner than that: its controller may still make what it missed.

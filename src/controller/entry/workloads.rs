@@ -16,9 +16,11 @@ use crate::kubernetes::{ServiceObject, WorkloadObject};
 
 /// How long a controller may take, beyond the pods' own grace period, to end a disabled workload's pods, in seconds.
 const CONTROLLERS: u32 = 5;
-/// How long, around each full minute, a CronJob's controller may not have seen the suspension yet and may start a due Job, in seconds. A
-/// third of this is before the minute.
-const TICK: i64 = 3;
+/// How long a CronJob's controller may act by what it saw before, in milliseconds. So a CronJob that is suspended this long before a full
+/// minute may start the Job that is due then, and that Job may be seen this long after it.
+const HEARS_WITHIN: i64 = 2_000;
+/// How long a suspended CronJob may take to start nothing more, if nobody waits for its Jobs, in seconds.
+const TICK: u32 = 3;
 
 /// The workloads of an election.
 pub(crate) struct Workloads {
@@ -404,7 +406,7 @@ fn shown(
             _ if object.finished => false,
             _ if object.setting.runs() => true,
             WorkloadKind::CronJob => {
-                let due = (wall.0 + TICK * 1000 / 3).rem_euclid(60_000) < TICK * 1000;
+                let due = (wall.0 + HEARS_WITHIN).rem_euclid(60_000) < 2 * HEARS_WITHIN;
                 due || number > 0
             }
             WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => !object.idle || number > 0,
@@ -420,7 +422,7 @@ fn shown(
 fn wind_down(object: &WorkloadObject, rule: WorkloadRule) -> u32 {
     let once = object.grace.saturating_add(CONTROLLERS);
     match object.id.kind {
-        WorkloadKind::CronJob if !rule.delete_running => u32::try_from(TICK).unwrap_or_default(),
+        WorkloadKind::CronJob if !rule.delete_running => TICK,
         WorkloadKind::StatefulSet if object.one_by_one => {
             let kept = object.claim.as_ref().map(|claim| claim.kept);
             let numbers = [Some(object.setting), kept, rule.replicas.map(Setting::Replicas)].into_iter().flatten();

@@ -14,7 +14,7 @@ use crate::view::View;
 use crate::{Command, Instant, OpId, Wish, Workload, WorkloadId};
 
 /// How long after a workload was allowed to run its controller may still start something of it, although the workload is disabled again: a
-/// CronJob's missed tick, a ReplicaSet's pods. The operator assumes the same length around each full minute.
+/// CronJob's missed tick, a ReplicaSet's pods.
 const SETTLES: Duration = Duration::from_secs(3);
 
 /// The wind-down of the workloads.
