@@ -11,7 +11,7 @@ use lictor_testing::{Candidate, program, tool};
 use serde_json::{Value, json};
 
 use crate::consul::member::Member;
-use crate::objects::across::member;
+use crate::objects::across::{member, member_at};
 use crate::switchover::{ask, failed, term};
 
 /// A Go program with client-go's leader election.
@@ -50,6 +50,13 @@ fn agent(lock: &[&str], identity: &str) -> Candidate {
 fn agent_in_bucket(server: &Buckets, url: &str, identity: &str) -> Candidate {
     let mut command = Command::new(program());
     command.args(["agent", "--bucket", url, "--ttl", "5s", "--identity", identity, "--"]);
+    command.args(["sh", "-c", "echo leads; exec sleep 1000"]).envs(server.environment(server.socket()));
+    Candidate::start(command)
+}
+
+fn agent_on_blob(server: &Buckets, url: &str, identity: &str) -> Candidate {
+    let mut command = Command::new(program());
+    command.args(["agent", "--azure-blob-lease", url, "--ttl", "15s", "--identity", identity, "--"]);
     command.args(["sh", "-c", "echo leads; exec sleep 1000"]).envs(server.environment(server.socket()));
     Candidate::start(command)
 }
@@ -222,6 +229,32 @@ async fn the_label_follows_an_object_in_a_bucket() {
     lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
     lab.wait_no_leader().await;
     assert_eq!(recorder.assert_promises().await, 2);
+}
+
+/// Shows A9.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "slow: fetches Azurite by npm, 360 MB"]
+async fn the_label_follows_the_lease_of_a_blob() {
+    let server = Buckets::shared(buckets::Kind::Azure);
+    let bucket = server.create("followed").await;
+    let member = member_at(server, "candidates-blob", "west", &bucket, server.socket(), "Hold").await;
+    let (lab, _operator) = (&member.lab, member.operator(&[]));
+    lab.ready_pods(&["a", "b"]).await;
+    let key = format!("{}/app", member.prefix);
+    member.elect(json!({"electedBy": "Candidates", "followedLock": {"key": key}})).await;
+    wait_free(lab, &key).await;
+    let url = format!("{}/{key}", bucket.url);
+    let mut first = agent_on_blob(server, &url, "a");
+    first.says("leads");
+    lab.wait_leader("a").await;
+    wait_holder(lab, "a", Some("a")).await;
+    let second = agent_on_blob(server, &url, "b");
+    first.end().await;
+    second.says("leads");
+    lab.wait_leader("b").await;
+    second.signal("KILL");
+    lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
+    lab.wait_no_leader().await;
 }
 
 async fn follow_a_key(consul: &Consul, test: &str) {

@@ -29,8 +29,9 @@ pub struct FollowedLock {
     pub lease: Option<FollowedLease>,
 
     /// A key that the candidates hold in the store of this election's class: in Consul, as Consul's api.Lock, consul lock
-    /// (PREFIX/.lock) and lictor agent do; or in a bucket, as lictor agent does, below the url of the class. The key must
-    /// match the followPattern of the class, and can't be the key in which lictor keeps its own record of this election.
+    /// (PREFIX/.lock) and lictor agent do; or in a bucket, below the url of the class, as lictor agent does, also by the
+    /// own lease of a blob in Azure. The key must match the followPattern of the class, and can't be the key in which
+    /// lictor keeps its own record of this election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub key: Option<String>,

@@ -21,7 +21,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListResult};
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, GetOptions, PutOptions, PutResult};
 
-use crate::{Failure, Listed, Object, Objects, Put, Tag};
+use crate::{Failure, Leases, Listed, Object, Objects, Put, Tag};
 pub use blob::Blob;
 use failure::Cause;
 use service::Generations;
@@ -34,6 +34,8 @@ pub struct Bucket {
     store: Arc<dyn Store>,
     version: Version,
     prefix: Path,
+    /// What a blob with a lease of its own is reached by, in Azure.
+    azure: Option<BucketSettings>,
     /// The address, for messages.
     url: String,
     /// The right that its account needs, for messages.
@@ -55,7 +57,8 @@ impl Bucket {
     /// If a setting is not valid.
     pub fn new(settings: &BucketSettings) -> Result<Self, SettingsError> {
         let Opened { store, version, prefix, right } = settings::open(settings)?;
-        Ok(Self { store, version, prefix, right, url: settings.url.clone(), timeout: settings.timeout })
+        let azure = settings.url.starts_with("az:").then(|| settings.clone());
+        Ok(Self { store, version, prefix, right, azure, url: settings.url.clone(), timeout: settings.timeout })
     }
 
     /// Returns the path of an object, unless the store could not give it back under the same name.
@@ -129,6 +132,10 @@ impl Objects for Bucket {
             }
         }
         .boxed()
+    }
+
+    fn leased(&self, name: &str) -> Option<Arc<dyn Leases>> {
+        Some(Arc::new(Blob::new(self.azure.as_ref()?, name).ok()?))
     }
 
     fn put<'a>(&'a self, name: &'a str, expected: Option<&'a Tag>, content: Vec<u8>) -> BoxFuture<'a, Put> {

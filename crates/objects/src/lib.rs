@@ -19,6 +19,8 @@ mod leases;
 mod memory;
 mod trial;
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, TryFutureExt};
@@ -50,6 +52,11 @@ pub trait Objects: Send + Sync {
     /// Checks that the store answers, and that this process may do there what it does without being asked. `name` is an object that exists.
     fn check<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
         self.get(name).map_ok(drop).boxed()
+    }
+
+    /// Returns the own lease of the object with this name, if the store leases objects to one holder at a time.
+    fn leased(&self, _name: &str) -> Option<Arc<dyn Leases>> {
+        None
     }
 
     /// Returns what a person does to delete an object, as the end of a sentence.

@@ -28,13 +28,25 @@ pub(super) fn within(what: &str, began: Instant) {
 
 /// Creates a cluster that reaches the bucket by this socket.
 pub async fn member(test: &str, cluster: &str, bucket: &BucketSettings, socket: &str, stops: &str) -> Member {
+    member_at(Buckets::shared(Kind::S3), test, cluster, bucket, socket, stops).await
+}
+
+/// Does the same with the bucket of any server.
+pub async fn member_at(
+    server: &Buckets,
+    test: &str,
+    cluster: &str,
+    bucket: &BucketSettings,
+    socket: &str,
+    stops: &str,
+) -> Member {
     let lab = Lab::new(&format!("{test}-{cluster}")).await;
     let Credentials::Given(secret) = &bucket.credentials else { panic!("the server has an account") };
     let secret: BTreeMap<_, _> =
         secret.iter().map(|(name, value)| (name, String::from_utf8_lossy(value).into_owned())).collect();
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bucket"}, "stringData": secret});
     lab.try_kubectl(&["apply", "-f", "-"], Some(&secret.to_string())).expect("a Secret can be made");
-    let endpoint = Buckets::shared(Kind::S3).endpoint(socket);
+    let endpoint = server.endpoint(socket);
     let fields = json!({
         "url": bucket.url, "endpoint": endpoint, "clusterName": cluster, "secretRef": {"name": "bucket"},
         "sessions": {"ttlSeconds": TTL.as_secs(), "pollSeconds": 1}, "whenOperatorStops": stops,

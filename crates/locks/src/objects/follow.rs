@@ -1,4 +1,5 @@
-//! A lock in an object that the candidates of an election hold themselves, as `lictor agent --bucket` does, and that lictor only reads.
+//! A lock in an object that the candidates of an election hold themselves, as `lictor agent --bucket` does, or the object's own lease, and
+//! that lictor only reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +7,28 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use lictor_core::{Failure, FollowedLock, Instant, LockHolder, NotHeld, Version};
-use lictor_objects::{Object, Objects, Tag};
+use lictor_objects::{Leases, Object, Objects, Tag};
 use lictor_process::{monotonic, nap};
 use tokio::time::timeout;
 
 use super::claim::{ClaimObject, State};
+use super::leased::holder;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Follows the object of this name by reading it every `poll`. Only what differs from the report before is reported.
 pub(super) fn follow(objects: Arc<dyn Objects>, name: String, poll: Duration) -> BoxStream<'static, FollowedLock> {
-    let follower = Follower { objects, name, poll, seen: None, told: None };
+    let lease = objects.leased(&name);
+    let follower = Follower { objects, name, lease, poll, seen: None, told: None };
     unfold(follower, |mut follower| async move { Some((follower.next().await, follower)) }).boxed()
 }
 
 struct Follower {
     objects: Arc<dyn Objects>,
     name: String,
+    /// The object's own lease, if the store has such.
+    lease: Option<Arc<dyn Leases>>,
     poll: Duration,
     /// The version that was seen last, and since when, by this process's own clock.
     seen: Option<(Tag, Instant)>,
@@ -48,9 +53,17 @@ impl Follower {
         let sent = monotonic();
         let late = || Failure::Unknown(format!("the store has not answered within {PATIENCE:?}"));
         let answer = timeout(PATIENCE, self.objects.get(&self.name)).await.unwrap_or_else(|_| Err(late()));
-        match answer {
-            Ok(object) => self.read(object, sent, monotonic()),
-            Err(failure) => FollowedLock::Unknown(failure.into_text()),
+        let object = match answer {
+            Ok(object) => object,
+            Err(failure) => return FollowedLock::Unknown(failure.into_text()),
+        };
+        match (&self.lease, &object) {
+            // What is in an object with a lease is its user's own.
+            (Some(lease), Some(object)) if ClaimObject::read(&object.content).is_none() => {
+                let answer = timeout(PATIENCE, holder(&**lease)).await.unwrap_or_else(|_| Err(late()));
+                answer.unwrap_or_else(|failure| FollowedLock::Unknown(failure.into_text()))
+            }
+            _ => self.read(object, sent, monotonic()),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use lictor_core::{Failure, Term, Timestamp, Version};
+use lictor_core::{Failure, FollowedLock, LockHolder, NotHeld, Term, Timestamp, Version};
 use lictor_objects::{Action, LeaseState, Leased, Leases};
 use lictor_process::{monotonic, wall};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ const MARK: &str = "lictor";
 /// Any holder of the lease but this process. No process has such a name, because it has spaces. Nothing has to wait for one holder after
 /// another has followed it, so they need no names of their own.
 const ANOTHER: &str = "another holder";
+
+/// What a holder is called that has written no name.
+const ANOTHER_PROGRAM: &str = "another program";
 
 /// The duration of a lease that is free: [`lictor_core::Claim::released`]. Whoever had it before relies on it no more.
 const FREE: Duration = Duration::from_secs(1);
@@ -83,6 +86,35 @@ enum Has {
     /// An earlier process in the place of this one.
     Earlier,
     Another,
+}
+
+/// Returns who has the lease, for whoever only reads it.
+///
+/// # Errors
+/// If the store does not answer, or refuses.
+pub(super) async fn holder(object: &dyn Leases) -> Result<FollowedLock, Failure> {
+    let Some(seen) = object.look(None).await? else { return Ok(FollowedLock::Free(NotHeld::Absent)) };
+    match seen.state {
+        LeaseState::Available | LeaseState::Broken => return Ok(FollowedLock::Free(NotHeld::Released)),
+        LeaseState::Expired => return Ok(FollowedLock::Free(NotHeld::Expired)),
+        LeaseState::Leased | LeaseState::Breaking => {}
+    }
+    let mark = match Mark::of(&seen) {
+        Some(mark) => object.look(Some(&mark.lease)).await?.and_then(|now| Mark::of(&now)).filter(|now| *now == mark),
+        None => None,
+    };
+    let Some(Mark { version, holding, .. }) = mark else {
+        let (identity, tenure) = (ANOTHER_PROGRAM.to_owned(), ANOTHER_PROGRAM.to_owned());
+        return Ok(FollowedLock::Held(LockHolder { identity, tenure, ..LockHolder::default() }));
+    };
+    Ok(FollowedLock::Held(LockHolder {
+        tenure: format!("{} {}", holding.term, holding.holder),
+        identity: holding.holder,
+        address: holding.address,
+        version: Version(version),
+        transitions: None,
+        since: Some(holding.since),
+    }))
 }
 
 /// The object in its store.
@@ -182,7 +214,7 @@ impl ClaimInLease {
             Has::Nobody => (None, None, FREE),
             Has::Own | Has::Earlier => (Some(self.settings.identity.clone()), told, self.settings.duration),
             Has::Another => {
-                let told = told.unwrap_or_else(|| Other::named("another program".to_owned()));
+                let told = told.unwrap_or_else(|| Other::named(ANOTHER_PROGRAM.to_owned()));
                 (Some(ANOTHER.to_owned()), Some(told), self.settings.duration)
             }
         };

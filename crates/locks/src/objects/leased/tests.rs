@@ -231,6 +231,31 @@ async fn one_holds_the_lease_and_the_other_one_gets_it_within_a_poll_of_its_rele
     .await;
 }
 
+/// Shows A9.
+#[tokio::test(start_paused = true)]
+async fn whoever_only_reads_the_lease_believes_a_name_that_the_store_confirms() {
+    in_virtual_time(async {
+        let blob = Arc::new(Blob::default());
+        let told = async || match holder(&*blob).await.unwrap() {
+            FollowedLock::Held(held) => Ok(held.identity),
+            FollowedLock::Free(why) => Err(why),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told().await, Err(NotHeld::Absent));
+        let mut one = lock(&blob, "one");
+        acquired(&mut one).await;
+        assert_eq!(told().await, Ok("one".into()));
+        assert_eq!(one.release(TTL).await, Released::Confirmed);
+        assert_eq!(told().await, Err(NotHeld::Released));
+        // The name of the one before is still there.
+        assert!(blob.foreign(Action::Acquire { id: FOREIGN, duration: TTL }));
+        assert_eq!(told().await, Ok("another program".into()));
+        sleep(TTL).await;
+        assert_eq!(told().await, Err(NotHeld::Expired));
+    })
+    .await;
+}
+
 /// Shows A9. A program that knows nothing of lictor has the lease for a while, and leaves the metadata as they are.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_writes_no_name_is_told_by_no_other_name_and_terms_rise_over_it() {

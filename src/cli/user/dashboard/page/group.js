@@ -83,6 +83,9 @@ export function connect() {
   const [x, begin] = isAbove
     ? [a.left + 12 - ground.left, `M${a.left + 12 - ground.left},${a.bottom - ground.top}`]
     : [(a.right + picture.querySelector('.zones').getBoundingClientRect().left) / 2 - ground.left, `M${a.right - ground.left},${a.top + a.height / 2 - ground.top}`];
+  // The way moves with the leader alone. When the page is laid out anew, it is at its new place at once.
+  const moves = same && last.width === innerWidth && last.pod !== to.dataset.pod;
+  path.style.transition = moves ? '' : 'none';
   path.setAttribute('d', `${begin}${isAbove ? '' : `H${x}`}V${y}H${end - 2}m-8,-6l8,6l-8,6`);
   const mark = to.querySelector('.role');
   const place = mark.getBoundingClientRect();
