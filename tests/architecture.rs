@@ -645,6 +645,7 @@ fn a_word_is_found_only_as_a_whole() {
 fn what_is_left_out_is_marked_with_what_runs_it() {
     let marks = [
         ("tests/cluster/", "slow: waits for "),
+        ("tests/cluster/", "slow: fetches "),
         ("tests/chart/", "slow: waits for "),
         ("tests/agent/", "slow: waits for "),
         ("tests/agent/", "slow: fetches "),
