@@ -177,7 +177,9 @@ async fn what_is_foretold_to_be_refused_is_refused_in_the_same_words() {
         apply(&lab, &document);
         let message = lab.wait_condition(name, "Accepted", "False", reason).await;
         let foretold = preview["message"].as_str().expect("it says why");
-        assert!(message.starts_with(foretold), "{name}:\n{message}\n{foretold}");
+        // Of two elections of the same second, neither time tells which one is older.
+        let [message, foretold] = [&message, foretold].map(|text| text.replace("older election", "election"));
+        assert!(message.starts_with(&foretold), "{name}:\n{message}\n{foretold}");
         lab.delete_election(name).await;
         lab.wait_election_gone(name).await;
     }

@@ -33,7 +33,7 @@ impl Rival {
         let age = |election: &LeaderElection| election.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let told = match (applied, age(election), age(own)) {
             (false, ..) => "election of the same file,",
-            (true, Some(other), Some(own)) if other >= own => "election",
+            (true, Some(other), Some(own)) if other > own => "election",
             (true, ..) => "older election",
         };
         let told = format!("{told} {}", full_name(election));
