@@ -67,7 +67,10 @@ impl Check {
         // Fails in one line if there is no connection.
         reader.elections(Some(&usual)).await?;
         let own = file.classes.into_iter().filter_map(|class| Some((class.metadata.name.clone()?, class)));
-        let classes = reader.classes().await.map(|all| all.into_iter().chain(own).collect());
+        let classes = match reader.classes().await {
+            Ok(all) => Ok(reader.with_selected(all.into_iter().chain(own).collect()).await),
+            Err(unseen) => Err(unseen),
+        };
         let mut known = Known { classes, earlier: Vec::new() };
         let mut previews = Vec::new();
         for document in &file.elections {

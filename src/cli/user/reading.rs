@@ -226,9 +226,14 @@ impl Reader {
             let forbidden = matches!(&error, kube::Error::Api(status) if status.is_forbidden());
             (told("list", "electionclasses", &error), forbidden)
         })?;
-        let mut classes: Classes = listed.items.into_iter().map(|class| (class.name_any(), class)).collect();
+        let classes = listed.items.into_iter().map(|class| (class.name_any(), class)).collect();
+        Ok(self.with_selected(classes).await)
+    }
+
+    /// Adds to these classes the namespaces that they select by their labels.
+    pub(super) async fn with_selected(&self, mut classes: Classes) -> Classes {
         if classes.values().all(|class| !class.spec.selects_namespaces()) {
-            return Ok(classes);
+            return classes;
         }
         let api: Api<k8s::Namespace> = Api::all(self.client.clone());
         let Ok(listed) = within(self.timeout, api.list_metadata(&ListParams::default())).await else {
@@ -236,11 +241,11 @@ impl Reader {
             for class in classes.values_mut().filter(|class| class.spec.selects_namespaces()) {
                 class.spec.allowed_namespaces = None;
             }
-            return Ok(classes);
+            return classes;
         };
         let labels =
             |one: PartialObjectMeta<k8s::Namespace>| (one.name_any(), one.metadata.labels.unwrap_or_default().into());
-        Ok(with_selected(&classes, &listed.items.into_iter().map(labels).collect()))
+        with_selected(&classes, &listed.items.into_iter().map(labels).collect())
     }
 
     /// Lists the pods that a selector matches.

@@ -24,9 +24,13 @@ impl Followed {
         expand: impl Fn(&str) -> String,
         namespace: &str,
     ) -> Result<Option<Self>, Refusal> {
-        let Some(lock) = spec.followed_lock.as_ref().filter(|_| spec.elected_by == api::ElectedBy::Candidates) else {
+        if spec.elected_by != api::ElectedBy::Candidates {
             return Ok(None);
-        };
+        }
+        // The CRD's rules require it. A spec that an older CRD let in may lack it, and lictor must not elect in the candidates' place.
+        let lock = spec.followed_lock.as_ref().ok_or_else(|| {
+            unclear("spec.electedBy is Candidates, and spec.followedLock is missing: name the lock that the candidates hold")
+        })?;
         let api::FollowedLock { lease, key, identity } = lock;
         let is_key = key.is_some();
         let key = match (lease, key, shared.filter(|shared| shared.has_followed_keys())) {
@@ -148,6 +152,7 @@ mod tests {
         assert_eq!(followed.key, Key::lease("shop", "web-lock"));
         assert_eq!(followed.rule, IdentityRule { source: IdentitySource::PodName, pattern: None });
         assert_eq!(followed.told(), "the Lease shop/web-lock");
+        assert_eq!(read(&Value::Null, &own).unwrap_err().reason, "InvalidCandidates", "an older CRD lets it in");
         let refusal = lease("web", &own).unwrap_err();
         assert_eq!(refusal.reason, "FollowsItself");
         assert!(refusal.message.contains("spec.key"), "{refusal:?}");

@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn election(name: &str, spec: Value, accepted: Option<&str>) -> LeaderElection {
+    fn election(name: &str, spec: &Value, accepted: Option<&str>) -> LeaderElection {
         let condition = accepted.map(|status| {
             json!({"type": "Accepted", "status": status, "reason": "x", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
         });
@@ -117,7 +117,7 @@ mod tests {
         serde_json::from_value(election).unwrap()
     }
 
-    fn refused(own: Value, other: Value, accepted: Option<&str>) -> Option<(&'static str, String)> {
+    fn refused(own: &Value, other: &Value, accepted: Option<&str>) -> Option<(&'static str, String)> {
         let (own, classes) = (election("new", own, None), Classes::new());
         let pod = Pod { name: "web-0".into(), labels: [("app", "web")].into_iter().collect(), ..Pod::default() };
         let spec = read(&own, &classes).0.unwrap();
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn what_another_election_has_is_refused_unless_that_one_is_refused_itself() {
         let of = |app: &str| json!({"selector": {"matchLabels": {"app": app}}});
-        assert_eq!(refused(of("web"), of("other"), None), None);
-        assert_eq!(refused(of("web"), of("web"), Some("False")), None);
-        let (reason, message) = refused(of("web"), of("web"), Some("True")).unwrap();
+        assert_eq!(refused(&of("web"), &of("other"), None), None);
+        assert_eq!(refused(&of("web"), &of("web"), Some("False")), None);
+        let (reason, message) = refused(&of("web"), &of("web"), Some("True")).unwrap();
         assert_eq!(reason, "PodsTaken");
         assert!(
             message.starts_with("the pod \"web-0\" is already selected by the older election shop/web: give"),
@@ -144,9 +144,9 @@ mod tests {
             spec
         };
         let key = |app: &str| with(app, ("key", json!("same")));
-        assert_eq!(refused(key("a"), key("b"), None).unwrap().0, "KeyTaken");
+        assert_eq!(refused(&key("a"), &key("b"), None).unwrap().0, "KeyTaken");
         let workloads = |app: &str| with(app, ("workloads", json!([{"kind": "CronJob", "name": "report"}])));
-        let (reason, message) = refused(workloads("a"), workloads("b"), None).unwrap();
+        let (reason, message) = refused(&workloads("a"), &workloads("b"), None).unwrap();
         assert_eq!(reason, "WorkloadTaken");
         assert!(
             message.starts_with("CronJob/report is already in spec.workloads of the older election shop/web"),
@@ -167,7 +167,7 @@ mod tests {
             pod("c", &[(ELECTION_ANNOTATION, "gone"), (TERM_ANNOTATION, "1")]),
             pod("d", &[(ELECTION_ANNOTATION, "new"), (TERM_ANNOTATION, "1")]),
         ];
-        let others = [election("web", json!({}), None), election("new", json!({}), None)];
+        let others = [election("web", &json!({}), None), election("new", &json!({}), None)];
         assert_eq!(marked_by_others("new", &pods, &others), [("a".to_owned(), "web".to_owned())].into());
     }
 }

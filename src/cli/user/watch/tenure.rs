@@ -114,8 +114,8 @@ mod tests {
         pods.iter().map(|pod| (Uid((*pod).to_owned()), (*pod).to_owned())).collect()
     }
 
-    fn handover(from: Option<&str>, to: &str, gap: Gap) -> Option<Turn> {
-        Some(Turn::Handover { from: from.map(Into::into), to: to.into(), gap })
+    fn handover(from: Option<&str>, to: &str, gap: Gap) -> Turn {
+        Turn::Handover { from: from.map(Into::into), to: to.into(), gap }
     }
 
     /// Times are in milliseconds.
@@ -130,15 +130,18 @@ mod tests {
         let found = turns(&[(0, &["a"], false), (5, &["a"], false), (10, &[], false), (41, &["b"], false)]);
         let gap = Gap::Seen(Duration::from_millis(31));
         let lost = Some(Turn::Lost("a".into()));
-        assert_eq!(found, [Some(Turn::Found(Some("a".into()))), None, lost.clone(), handover(Some("a"), "b", gap)]);
+        assert_eq!(
+            found,
+            [Some(Turn::Found(Some("a".into()))), None, lost.clone(), Some(handover(Some("a"), "b", gap))]
+        );
         let again = turns(&[(0, &["a"], false), (10, &[], false), (12, &["a"], false)]);
-        assert_eq!(again[1..], [lost, handover(Some("a"), "a", Gap::Seen(Duration::from_millis(2)))]);
+        assert_eq!(again[1..], [lost, Some(handover(Some("a"), "a", Gap::Seen(Duration::from_millis(2))))]);
     }
 
     #[test]
     fn two_pods_with_the_label_leave_no_gap() {
         let found = turns(&[(0, &["b"], false), (5, &["a", "b"], false), (9, &["a"], false)]);
-        assert_eq!(found[1..], [None, handover(Some("b"), "a", Gap::None)]);
+        assert_eq!(found[1..], [None, Some(handover(Some("b"), "a", Gap::None))]);
     }
 
     #[test]
@@ -148,14 +151,14 @@ mod tests {
             [(0, &["a"], false), (10, &[], false), (20, &["b"], true)],
             [(0, &["a"], false), (10, &["a"], false), (20, &["b"], true)],
         ] {
-            assert_eq!(turns(&steps)[2], handover(Some("a"), "b", Gap::Unseen), "{steps:?}");
+            assert_eq!(turns(&steps)[2], Some(handover(Some("a"), "b", Gap::Unseen)), "{steps:?}");
         }
         // How long there was no leader before this command began, is not known.
-        assert_eq!(turns(&[(0, &[], false), (9, &["a"], false)])[1], handover(None, "a", Gap::Unseen));
+        assert_eq!(turns(&[(0, &[], false), (9, &["a"], false)])[1], Some(handover(None, "a", Gap::Unseen)));
         let (mut tenure, now) = (Tenure::default(), Instant::now());
         tenure.take(&labelled(&["a"]), now, false);
         tenure.take(&labelled(&[]), now, false);
         tenure.blind();
-        assert_eq!(tenure.take(&labelled(&["b"]), now, false), handover(Some("a"), "b", Gap::Unseen));
+        assert_eq!(tenure.take(&labelled(&["b"]), now, false), Some(handover(Some("a"), "b", Gap::Unseen)));
     }
 }
