@@ -236,7 +236,10 @@ async fn the_label_follows_an_object_in_a_bucket() {
 #[ignore = "slow: fetches Azurite by npm, 360 MB"]
 async fn the_label_follows_the_lease_of_a_blob() {
     let server = Buckets::shared(buckets::Kind::Azure);
-    let bucket = server.create("followed").await;
+    let mut bucket = server.create("followed").await;
+    let endpoint = server.endpoint(server.socket());
+    let account = endpoint.rsplit('/').next().expect("it ends with the account");
+    bucket.url = format!("{}@{account}.blob.core.windows.net", bucket.url);
     let member = member_at(server, "candidates-blob", "west", &bucket, server.socket(), "Hold").await;
     let (lab, _operator) = (&member.lab, member.operator(&[]));
     lab.ready_pods(&["a", "b"]).await;

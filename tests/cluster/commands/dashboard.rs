@@ -477,7 +477,7 @@ async fn elections_without_an_operator_are_marked() {
     assert!(browser.text(".idle").await.is_none(), "an operator acts");
     operator.signal("KILL");
     browser.shows("tr.well .mark", "no operator").await;
-    browser.shows(".idle", "has not renewed the Lease").await;
+    browser.shows(".idle", "renewed the Lease").await;
     inspect(&browser, "idle").await;
     browser.click(".elections a").await;
     browser.shows(".idle", "A lost leader stays lost until an operator acts").await;
