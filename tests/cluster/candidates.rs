@@ -210,25 +210,7 @@ async fn the_label_follows_an_object_in_a_bucket() {
     let server = Buckets::shared(buckets::Kind::S3);
     let bucket = server.create("candidates").await;
     let member = member("candidates-bucket", "west", &bucket, server.socket(), "Hold").await;
-    let (lab, _operator) = (&member.lab, member.operator(&[]));
-    lab.ready_pods(&["a", "b"]).await;
-    let recorder = lab.record().await;
-    let key = format!("{}/app", member.prefix);
-    member.elect(json!({"electedBy": "Candidates", "followedLock": {"key": key}})).await;
-    wait_free(lab, &key).await;
-    let url = format!("{}/{key}", bucket.url);
-    let mut first = agent_in_bucket(server, &url, "a");
-    first.says("leads");
-    lab.wait_leader("a").await;
-    wait_holder(lab, "a", Some("a")).await;
-    let second = agent_in_bucket(server, &url, "b");
-    first.end().await;
-    second.says("leads");
-    lab.wait_leader("b").await;
-    second.signal("KILL");
-    lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
-    lab.wait_no_leader().await;
-    assert_eq!(recorder.assert_promises().await, 2);
+    follow_an_object(&member, &bucket.url, |url, identity| agent_in_bucket(server, url, identity)).await;
 }
 
 /// Shows A9.
@@ -241,23 +223,29 @@ async fn the_label_follows_the_lease_of_a_blob() {
     let account = endpoint.rsplit('/').next().expect("it ends with the account");
     bucket.url = format!("{}@{account}.blob.core.windows.net", bucket.url);
     let member = member_at(server, "candidates-blob", "west", &bucket, server.socket(), "Hold").await;
+    follow_an_object(&member, &bucket.url, |url, identity| agent_on_blob(server, url, identity)).await;
+}
+
+async fn follow_an_object(member: &Member, bucket: &str, agent: impl Fn(&str, &str) -> Candidate) {
     let (lab, _operator) = (&member.lab, member.operator(&[]));
     lab.ready_pods(&["a", "b"]).await;
+    let recorder = lab.record().await;
     let key = format!("{}/app", member.prefix);
     member.elect(json!({"electedBy": "Candidates", "followedLock": {"key": key}})).await;
     wait_free(lab, &key).await;
-    let url = format!("{}/{key}", bucket.url);
-    let mut first = agent_on_blob(server, &url, "a");
+    let url = format!("{bucket}/{key}");
+    let mut first = agent(&url, "a");
     first.says("leads");
     lab.wait_leader("a").await;
     wait_holder(lab, "a", Some("a")).await;
-    let second = agent_on_blob(server, &url, "b");
+    let second = agent(&url, "b");
     first.end().await;
     second.says("leads");
     lab.wait_leader("b").await;
     second.signal("KILL");
     lab.wait_condition("web", "Elected", "False", "FollowedLockFree").await;
     lab.wait_no_leader().await;
+    assert_eq!(recorder.assert_promises().await, 2);
 }
 
 async fn follow_a_key(consul: &Consul, test: &str) {

@@ -27,7 +27,7 @@ use crate::cli::support::{Ended, block_on, print};
 /// objects. For an election that exists, it shows what `kubectl apply` would change.
 ///
 /// The exit code is 0 if a pod would be elected, 1 if the operator or the API server would refuse an election or the file
-/// can't be checked, and 3 if an election would be accepted but no pod could be elected now. It sees no circles of
+/// can't be checked, and 3 if an election would be accepted but no pod could be elected now. `check` sees no circles of
 /// workloads that lead through other elections, and no failed probes.
 #[derive(Debug, Args)]
 #[command(

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
-use lictor_core::{ClaimParameters, Failure, Term, Timestamp, Version};
+use lictor_core::{ClaimParameters, Failure, LockHolder, Term, Timestamp, Version};
 use lictor_objects::{Object, Objects, Put, Tag, Trial, honours_conditions};
 use lictor_process::wall;
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,20 @@ pub(super) struct Holding {
     pub(super) term: Term,
     /// Since when the holder has this term, by its own clock.
     pub(super) since: Timestamp,
+}
+
+impl Holding {
+    /// Returns what is told to whoever only follows the lock. `version`: that of the object or the mark.
+    pub(super) fn followed(self, version: u64) -> LockHolder {
+        LockHolder {
+            tenure: format!("{} {}", self.term, self.holder),
+            identity: self.holder,
+            address: self.address,
+            version: Version(version),
+            transitions: None,
+            since: Some(self.since),
+        }
+    }
 }
 
 impl ClaimObject {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use lictor_core::{Failure, FollowedLock, Instant, LockHolder, NotHeld, Version};
+use lictor_core::{Failure, FollowedLock, Instant, NotHeld};
 use lictor_objects::{Leases, Object, Objects, Tag};
 use lictor_process::{monotonic, nap};
 use tokio::time::timeout;
@@ -88,14 +88,7 @@ impl Follower {
             State::Held(_) if sent >= since + Duration::from_secs(duration_seconds) => {
                 FollowedLock::Free(NotHeld::Expired)
             }
-            State::Held(holding) => FollowedLock::Held(LockHolder {
-                tenure: format!("{} {}", holding.term, holding.holder),
-                identity: holding.holder,
-                address: holding.address,
-                version: Version(version),
-                transitions: None,
-                since: Some(holding.since),
-            }),
+            State::Held(holding) => FollowedLock::Held(holding.followed(version)),
             State::Released => FollowedLock::Free(NotHeld::Released),
             State::Missing => FollowedLock::Free(NotHeld::Absent),
         }

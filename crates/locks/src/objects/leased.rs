@@ -107,14 +107,7 @@ pub(super) async fn holder(object: &dyn Leases) -> Result<FollowedLock, Failure>
         let (identity, tenure) = (ANOTHER_PROGRAM.to_owned(), ANOTHER_PROGRAM.to_owned());
         return Ok(FollowedLock::Held(LockHolder { identity, tenure, ..LockHolder::default() }));
     };
-    Ok(FollowedLock::Held(LockHolder {
-        tenure: format!("{} {}", holding.term, holding.holder),
-        identity: holding.holder,
-        address: holding.address,
-        version: Version(version),
-        transitions: None,
-        since: Some(holding.since),
-    }))
+    Ok(FollowedLock::Held(holding.followed(version)))
 }
 
 /// The object in its store.
