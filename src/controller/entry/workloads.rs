@@ -405,10 +405,7 @@ fn shown(
         remains: match object.id.kind {
             _ if object.finished => false,
             _ if object.setting.runs() => true,
-            WorkloadKind::CronJob => {
-                let due = (wall.0 + HEARS_WITHIN).rem_euclid(60_000) < 2 * HEARS_WITHIN;
-                due || number > 0
-            }
+            WorkloadKind::CronJob => is_near_a_tick(wall) || number > 0,
             WorkloadKind::Deployment | WorkloadKind::Job | WorkloadKind::StatefulSet => !object.idle || number > 0,
         },
         running: u32::try_from(number).unwrap_or(u32::MAX),
@@ -440,11 +437,23 @@ fn template_grace(template: &JobTemplate) -> u32 {
     grace.map_or(30, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
 }
 
+/// Whether the controller of a suspended CronJob may still start the Job that is due at a full minute.
+fn is_near_a_tick(wall: Timestamp) -> bool {
+    (wall.0 + HEARS_WITHIN).rem_euclid(60_000) < 2 * HEARS_WITHIN
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_tick_may_come_two_seconds_after_its_cron_job_was_suspended() {
+        for (second, near) in [(57, false), (58, true), (59, true), (60, true), (61, true), (62, false)] {
+            assert_eq!(is_near_a_tick(Timestamp(1_800_000_000_000 + second * 1_000)), near, "second {second}");
+        }
+    }
 
     #[test]
     fn a_grace_period_of_any_length_is_one() {
