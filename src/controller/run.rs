@@ -314,7 +314,7 @@ impl Controller {
                     _ => {}
                 }
                 match &event {
-                    StoreEvent::LockValidity(store, validity) => {
+                    StoreEvent::LockValidity(store, validity, _) => {
                         self.metrics.store_held(store, *validity);
                     }
                     StoreEvent::Broken(scope, _) if scope.store != StoreId::leases() => {
@@ -510,7 +510,9 @@ impl Controller {
         match event {
             StoreEvent::All(scope, ..) => self.shared.list(&scope.store),
             StoreEvent::Rewound(scope, _) => self.shared.rewind(&scope.store, monotonic()),
-            StoreEvent::LockValidity(store, validity) => self.shared.hold(store, *validity, monotonic()),
+            StoreEvent::LockValidity(store, validity, takeover) => {
+                self.shared.hold(store, *takeover, *validity, monotonic());
+            }
             StoreEvent::Changed(..)
             | StoreEvent::Broken(..)
             | StoreEvent::Resumed(_)

@@ -54,8 +54,9 @@ pub enum StoreEvent {
     Broken(StoreScope, Failure),
     /// The watch of this scope works again, and has missed nothing.
     Resumed(StoreScope),
-    /// The moment until which the locks that this cluster holds in the store are valid.
-    LockValidity(StoreId, LockValidity),
+    /// The moment until which the locks that this cluster holds in the store are valid. L7: it counts only for a replica that acts by the
+    /// takeover with this number. The watch has reported `All` under the same takeover before it reports `Until` or `Unlimited`.
+    LockValidity(StoreId, LockValidity, u64),
     /// The state of a lock that another cluster holds or held, by its record. A replica hears of it even if it does not know yet which
     /// sessions are its own cluster's.
     Elsewhere(Key, Elsewhere),

@@ -160,7 +160,7 @@ mod tests {
         };
         let (keeper, keys, sessions) = ObjectKeeper::new(objects.clone(), settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
-        let (_role, roles) = tokio::sync::watch::channel(Role::Acting);
+        let (_role, roles) = tokio::sync::watch::channel(Role::Acting(1));
         spawn(keeper.run(roles));
         let (cluster, installation) = ("west".to_owned(), Uid("a".into()).0);
         let id = StoreId("bucket/a".into());

@@ -114,21 +114,21 @@ fn installed_with(node: &str, installation: &str, class: &str) -> SessionSetting
 #[tokio::test]
 async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alone_keeps_sessions() {
     let client = ours::client(Consul::shared());
-    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting);
+    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting(1));
     let ids = first.ids().await;
-    let second = Keeper::start(&client, installed("twins", "b"), Role::Acting);
+    let second = Keeper::start(&client, installed("twins", "b"), Role::Acting(1));
     let told = second.until("it sees the other one", |sessions| sessions.name_in_use).await;
     assert_eq!((told.ids, told.validity), (vec![None], LockValidity::Unknown));
     let text = told.failure.unwrap().text().to_owned();
     assert!(text.contains("lictor/twins/a/consul/0") && text.contains("clusterName"), "{text}");
     // Another class is no rival, also of another installation, and the first one's next process finds its session again.
     for installation in ["a", "b"] {
-        let class = Keeper::start(&client, installed_with("twins", installation, "other"), Role::Acting);
+        let class = Keeper::start(&client, installed_with("twins", installation, "other"), Role::Acting(1));
         class.ids().await;
         class.leave().await;
     }
     first.crash().await;
-    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting);
+    let first = Keeper::start(&client, installed("twins", "a"), Role::Acting(1));
     assert_eq!(first.ids().await, ids);
     assert_eq!(ids_there(&client, "twins").await, ids);
     first.leave().await;
@@ -141,7 +141,8 @@ async fn of_two_installations_with_one_cluster_name_the_one_that_came_first_alon
 #[tokio::test]
 async fn two_installations_with_one_cluster_name_that_begin_at_one_moment_are_told_apart_by_consul() {
     let client = ours::client(Consul::shared());
-    let both = ["a", "b"].map(|installation| Keeper::start(&client, installed("at-once", installation), Role::Acting));
+    let both =
+        ["a", "b"].map(|installation| Keeper::start(&client, installed("at-once", installation), Role::Acting(1)));
     let settled = async |keeper: &Keeper| {
         keeper.until("it is settled", |sessions| sessions.name_in_use || sessions.failure.is_none()).await
     };
@@ -161,7 +162,7 @@ async fn two_installations_with_one_cluster_name_that_begin_at_one_moment_are_to
 #[tokio::test]
 async fn sessions_are_made_on_a_node_of_their_own() {
     let client = ours::client(Consul::shared());
-    let keeper = Keeper::start(&client, settings("own-node", 3), Role::Acting);
+    let keeper = Keeper::start(&client, settings("own-node", 3), Role::Acting(1));
     let ids = keeper.ids().await;
     let sessions = there(&client, "own-node").await;
     assert_eq!(ids, ids_there(&client, "own-node").await);
@@ -181,10 +182,10 @@ async fn sessions_are_made_on_a_node_of_their_own() {
 #[tokio::test]
 async fn the_next_process_goes_on_with_the_same_sessions() {
     let client = ours::client(Consul::shared());
-    let keeper = Keeper::start(&client, settings("restart", 2), Role::Acting);
+    let keeper = Keeper::start(&client, settings("restart", 2), Role::Acting(1));
     let ids = keeper.ids().await;
     keeper.crash().await;
-    let keeper = Keeper::start(&client, settings("restart", 2), Role::Acting);
+    let keeper = Keeper::start(&client, settings("restart", 2), Role::Acting(1));
     assert_eq!(keeper.ids().await, ids);
     assert_eq!(ids_there(&client, "restart").await, ids);
     keeper.leave().await;
@@ -193,14 +194,14 @@ async fn the_next_process_goes_on_with_the_same_sessions() {
 #[tokio::test]
 async fn a_standby_does_nothing_until_it_acts() {
     let client = ours::client(Consul::shared());
-    let one = Keeper::start(&client, settings("standby", 1), Role::Acting);
+    let one = Keeper::start(&client, settings("standby", 1), Role::Acting(1));
     let two = Keeper::start(&client, settings("standby", 1), Role::Standby);
     let ids = one.ids().await;
     assert_eq!(two.sessions.borrow().ids, [None]);
 
     one.role.send(Role::Standby).unwrap();
     one.until("it is put down", |sessions| sessions.validity == LockValidity::Unknown && sessions.ids == [None]).await;
-    two.role.send(Role::Acting).unwrap();
+    two.role.send(Role::Acting(1)).unwrap();
     assert_eq!(two.ids().await, ids);
     // Only the keeper that acts destroys sessions.
     one.leave().await;
@@ -219,7 +220,7 @@ async fn of_several_sessions_of_a_name_the_oldest_is_kept_with_its_own_times() {
     let other = create("lictor/several/1").await;
     let somebodys = create("lictor/several").await;
 
-    let keeper = Keeper::start(&client, settings("several", 1), Role::Acting);
+    let keeper = Keeper::start(&client, settings("several", 1), Role::Acting(1));
     assert_eq!(keeper.ids().await, oldest);
     let LockValidity::Until(deadline) = keeper.sessions.borrow().validity else { panic!("it is there") };
     assert!(deadline.since(clock()) > Duration::from_secs(14), "20 s less a fifth");
@@ -236,7 +237,7 @@ async fn of_several_sessions_of_a_name_the_oldest_is_kept_with_its_own_times() {
 #[tokio::test]
 async fn what_is_destroyed_is_replaced() {
     let client = ours::client(Consul::shared());
-    let keeper = Keeper::start(&client, settings("destroyed", 2), Role::Acting);
+    let keeper = Keeper::start(&client, settings("destroyed", 2), Role::Acting(1));
     let before = keeper.ids().await;
     let lock = TxnOp::KvLock { key: "destroyed".into(), value: vec![], flags: LOCK_FLAGS, session: before[0].clone() };
     assert!(matches!(client.transact(&[lock]).await, Transaction::Applied(_)));
@@ -261,7 +262,7 @@ async fn what_is_destroyed_is_replaced() {
 #[tokio::test]
 async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place() {
     let client = ours::client(Consul::shared());
-    let keepers = [(); 2].map(|()| Keeper::start(&client, settings("twins", 1), Role::Acting));
+    let keepers = [(); 2].map(|()| Keeper::start(&client, settings("twins", 1), Role::Acting(1)));
     let mut last = String::new();
     for round in 0..20 {
         // The other keeper has not destroyed what one of them relied on.
@@ -293,10 +294,10 @@ async fn two_replicas_that_lose_their_session_at_one_moment_use_one_in_its_place
 #[tokio::test]
 async fn two_that_act_at_once_keep_one_session_which_outlives_each_of_them() {
     let client = ours::client(Consul::shared());
-    let first = Keeper::start(&client, settings("both", 2), Role::Acting);
+    let first = Keeper::start(&client, settings("both", 2), Role::Acting(1));
     let ids = first.ids().await;
     for round in 0..3 {
-        let second = Keeper::start(&client, settings("both", 2), Role::Acting);
+        let second = Keeper::start(&client, settings("both", 2), Role::Acting(1));
         assert_eq!(second.ids().await, ids, "in round {round}");
         match round {
             0 => second.crash().await,
@@ -324,7 +325,7 @@ async fn consul_is_away_at_the_beginning_and_comes_back_empty() {
     let consul = Consul::start(Kind::Dev);
     let client = ours::client(&consul);
     consul.server(1).kill();
-    let keeper = Keeper::start(&client, settings("away", 1), Role::Acting);
+    let keeper = Keeper::start(&client, settings("away", 1), Role::Acting(1));
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
     assert_eq!((failing.validity, failing.ids.as_slice()), (LockValidity::Unknown, [None].as_slice()));
     assert!(matches!(failing.failure, Some(Failure::Refused(_))));
@@ -344,7 +345,7 @@ async fn sessions_outlive_the_leader_of_three_servers() {
     let leader = consul.leader().await;
     let asked = consul.servers().iter().find(|server| server.address() != leader.address()).unwrap();
     let client = ours::client_of(&consul, &ours::settings(&consul, asked));
-    let keeper = Keeper::start(&client, settings("outlive", 4), Role::Acting);
+    let keeper = Keeper::start(&client, settings("outlive", 4), Role::Acting(1));
     let ids = keeper.ids().await;
     leader.kill();
     let mut sessions = keeper.sessions.clone();
@@ -360,7 +361,7 @@ async fn sessions_outlive_the_leader_of_three_servers() {
 #[tokio::test]
 async fn validity_lapses_in_time_when_consul_hangs() {
     let consul = Consul::start(Kind::Dev);
-    let keeper = Keeper::start(&ours::client(&consul), settings("hangs", 2), Role::Acting);
+    let keeper = Keeper::start(&ours::client(&consul), settings("hangs", 2), Role::Acting(1));
     let ids = keeper.ids().await;
     consul.server(1).pause();
     let LockValidity::Until(deadline) = keeper.sessions.borrow().validity else { panic!("it is there") };
@@ -419,7 +420,7 @@ async fn a_create_whose_answer_is_lost_leaves_one_session() {
     direct.register_node("lost-answer", "127.0.0.1", &BTreeMap::new()).await.unwrap();
     let (address, creates) = swallow_the_first_create(consul.server(1).socket().to_owned()).await;
     let keeper =
-        Keeper::start(&Client::new(&Settings::new(address)).unwrap(), settings("lost-answer", 1), Role::Acting);
+        Keeper::start(&Client::new(&Settings::new(address)).unwrap(), settings("lost-answer", 1), Role::Acting(1));
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
     assert!(matches!(failing.failure, Some(Failure::Unknown(_))), "{failing:?}");
     let ids = keeper.ids().await;
@@ -433,7 +434,7 @@ async fn a_token_without_rights_gets_them() {
     let consul = Consul::start(Kind::Three);
     let client = ours::client(&consul);
     client.set_token(None).unwrap();
-    let keeper = Keeper::start(&client, settings("rights", 1), Role::Acting);
+    let keeper = Keeper::start(&client, settings("rights", 1), Role::Acting(1));
     let failing = keeper.until("that is told", |sessions| sessions.failure.is_some()).await;
     let Some(Failure::Forbidden(text)) = failing.failure else { panic!("{failing:?}") };
     assert!(text.contains(r#"session "rights" { policy = "write" }"#), "{text}");
@@ -452,12 +453,12 @@ async fn on_the_agents_own_node() {
     let consul = Consul::start(Kind::Dev);
     let client = ours::client(&consul);
     let at_agent = SessionSettings { home: Home::Agent, ..settings("agent", 1) };
-    let keeper = Keeper::start(&client, at_agent.clone(), Role::Acting);
+    let keeper = Keeper::start(&client, at_agent.clone(), Role::Acting(1));
     let ids = keeper.ids().await;
     let session = there(&client, "server-1").await.remove(0);
     assert_eq!((&session.id, session.node_checks), (&ids[0], vec!["serfHealth".to_owned()]));
     keeper.crash().await;
-    let keeper = Keeper::start(&client, at_agent, Role::Acting);
+    let keeper = Keeper::start(&client, at_agent, Role::Acting(1));
     assert_eq!(keeper.ids().await, ids);
     keeper.leave().await;
 }
@@ -475,7 +476,7 @@ async fn many_failures_are_few_requests() {
         }
     });
     let client = Client::new(&Settings::new(format!("http://{address}"))).unwrap();
-    let keeper = Keeper::start(&client, settings("failures", 8), Role::Acting);
+    let keeper = Keeper::start(&client, settings("failures", 8), Role::Acting(1));
     tokio::time::sleep(Duration::from_secs(5)).await;
     let count = *counted.borrow();
     assert!((8..=60).contains(&count), "{count} requests in 5 s");

@@ -161,7 +161,7 @@ fn store(lab: &Lab, layout: Layout) -> (SharedStore, Sender<Sessions>) {
     let validity = LockValidity::Unlimited;
     let sessions = Sessions {
         ids: vec![Some(SESSION.into())],
-        begun: 1,
+        takeover: 1,
         validities: vec![validity],
         validity,
         failure: None,
@@ -295,7 +295,7 @@ fn nonsense_does_not_end_whoever_keeps_the_sessions() {
         let clock = || Instant::after_origin(Duration::from_secs(1_000));
         let (keeper, mut sessions) = SessionKeeper::new(lab.server.consul(), settings.clone(), clock);
         let suspicion = keeper.suspicion();
-        let (role, acting) = tokio::sync::watch::channel(Role::Acting);
+        let (role, acting) = tokio::sync::watch::channel(Role::Acting(1));
         let policy = tokio::spawn(keeper.run(acting));
         // It reports each new state, and sends nothing while it waits for its back-off by this clock.
         while asked.load(Ordering::Relaxed) < given && !policy.is_finished() {

@@ -109,7 +109,7 @@ impl InConsul {
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
         };
-        let (role, roles) = watch::channel(Role::Acting);
+        let (role, roles) = watch::channel(Role::Acting(1));
         let (keeper, mut sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));
@@ -219,7 +219,7 @@ impl InBucket {
             ttl: Duration::from_secs(10),
             poll: Duration::from_millis(100),
         };
-        let (role, roles) = watch::channel(Role::Acting);
+        let (role, roles) = watch::channel(Role::Acting(1));
         let (keeper, keys, mut sessions) = ObjectKeeper::new(objects, settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));

@@ -21,7 +21,9 @@ pub struct SharedStores {
 struct State {
     /// Whether the store's locks were listed.
     listed: bool,
-    validity: Option<LockValidity>,
+    /// The validity of the locks held there, with the number of the takeover under which the store's watch told of it, and listed the
+    /// locks before.
+    validity: Option<(u64, LockValidity)>,
     /// When the operator began to wait for the store's answers.
     since: Instant,
     /// The state by which the store's elections were last decided: whether its locks were listed, and whether the locks held there surely
@@ -54,14 +56,14 @@ impl SharedStores {
         });
     }
 
-    /// Starts the wait for answers again, because this replica begins to act, by the takeover with this number. L7: with another number
-    /// than before, another replica may have acted meanwhile, and given locks away or lost them. What is known is then of no use.
+    /// Starts the wait for answers again, because this replica begins to act, by the takeover with this number. L7: before another
+    /// takeover, another replica may have acted, and given locks away or lost them, so what was told under an earlier one is of no use. A
+    /// watch may have told of this takeover before the caller learns of it.
     pub fn await_anew(&mut self, takeover: u64, now: Instant) {
-        let same = std::mem::replace(&mut self.takeover, takeover) == takeover;
+        let again = std::mem::replace(&mut self.takeover, takeover) == takeover;
         for state in self.each.values_mut() {
             state.since = now;
-            state.validity = state.validity.filter(|validity| same && validity.lasts(now));
-            state.listed &= same;
+            state.validity = state.validity.filter(|(_, validity)| !again || validity.lasts(now));
         }
     }
 
@@ -79,12 +81,15 @@ impl SharedStores {
         }
     }
 
-    /// Takes the moment until which the locks held in a store can be relied on, as its watch reports.
-    pub fn hold(&mut self, id: &StoreId, validity: LockValidity, now: Instant) {
+    /// Takes the moment until which the locks held in a store can be relied on, as its watch reports under a takeover.
+    pub fn hold(&mut self, id: &StoreId, takeover: u64, validity: LockValidity, now: Instant) {
         if let Some(state) = self.each.get_mut(id) {
-            // A new client or certificate takes nothing away: a validity that was certain until a moment remains so.
-            let still = state.validity.filter(|known| validity == LockValidity::Unknown && known.lasts(now));
-            state.validity = still.or((validity != LockValidity::Unknown).then_some(validity));
+            // A new client or certificate takes nothing away: a validity that was certain until a moment remains so. Their first report may
+            // name no takeover yet.
+            let unknown = validity == LockValidity::Unknown;
+            let remains =
+                |&(of, known): &(u64, LockValidity)| takeover < of || takeover == of && unknown && known.lasts(now);
+            state.validity = state.validity.filter(remains).or((!unknown).then_some((takeover, validity)));
         }
     }
 
@@ -93,8 +98,10 @@ impl SharedStores {
     pub fn changed(&mut self, now: Instant) -> Vec<StoreId> {
         let mut changed = Vec::new();
         for (id, state) in &mut self.each {
-            let known =
-                (state.listed, state.validity.map(|validity| (validity.lasts(now), validity == LockValidity::Ended)));
+            let known = (
+                state.listed,
+                state.validity(self.takeover).map(|validity| (validity.lasts(now), validity == LockValidity::Ended)),
+            );
             if std::mem::replace(&mut state.decided, known) != known {
                 changed.push(id.clone());
             }
@@ -102,9 +109,9 @@ impl SharedStores {
         changed
     }
 
-    /// Whether the locks of all stores were listed.
+    /// Whether the locks of all stores are known by the present takeover.
     pub fn are_listed(&self) -> bool {
-        self.each.values().all(|state| state.listed)
+        self.each.values().all(|state| state.listed && state.validity(self.takeover).is_some())
     }
 
     /// When a store was last seen to be put back to an earlier state.
@@ -114,7 +121,7 @@ impl SharedStores {
 
     /// When the next lock validity ends, unless it is renewed before.
     pub fn next_end(&self, now: Instant) -> Option<Instant> {
-        let ends = self.each.values().filter_map(|state| match state.validity {
+        let ends = self.each.values().filter_map(|state| match state.validity(self.takeover) {
             Some(LockValidity::Until(end)) if now < end => Some(end),
             _ => None,
         });
@@ -126,11 +133,19 @@ impl SharedStores {
         if *id == StoreId::leases() || *id == StoreId::default() {
             return Knowledge::Full(LockValidity::Unlimited);
         }
-        match self.each.get(id) {
-            Some(State { listed: true, validity: Some(validity), .. }) => Knowledge::Full(*validity),
-            Some(State { since, .. }) if now < *since + PATIENCE => Knowledge::Awaited(*since + PATIENCE),
+        let Some(state) = self.each.get(id) else { return Knowledge::Nothing };
+        match state.validity(self.takeover) {
+            Some(validity) if state.listed => Knowledge::Full(validity),
+            _ if now < state.since + PATIENCE => Knowledge::Awaited(state.since + PATIENCE),
             _ => Knowledge::Nothing,
         }
+    }
+}
+
+impl State {
+    /// What is known of the locks held there by a replica that acts by this takeover.
+    fn validity(&self, takeover: u64) -> Option<LockValidity> {
+        self.validity.filter(|(of, _)| *of == takeover).map(|(_, validity)| validity)
     }
 }
 
@@ -147,7 +162,7 @@ mod tests {
     }
 
     fn tells(stores: &mut SharedStores, validity: LockValidity) {
-        stores.hold(&store(), validity, at(0));
+        stores.hold(&store(), stores.takeover, validity, at(0));
     }
 
     fn lists(stores: &mut SharedStores) {
@@ -188,11 +203,27 @@ mod tests {
         assert_eq!(stores.knowledge(&store(), at(5)), Knowledge::Full(LockValidity::Until(at(24))));
         stores.await_anew(2, at(6));
         assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Awaited(at(11)));
-        // The validity alone says nothing of the locks.
-        tells(&mut stores, LockValidity::Until(at(30)));
+        // What was told under the earlier takeover comes late.
+        stores.hold(&store(), 1, LockValidity::Until(at(30)), at(7));
         assert_eq!(stores.knowledge(&store(), at(7)), Knowledge::Awaited(at(11)));
-        lists(&mut stores);
-        assert_eq!(stores.knowledge(&store(), at(8)), Knowledge::Full(LockValidity::Until(at(30))));
+        stores.hold(&store(), 2, LockValidity::Until(at(31)), at(8));
+        assert_eq!(stores.knowledge(&store(), at(8)), Knowledge::Full(LockValidity::Until(at(31))));
+        for late in [LockValidity::Unknown, LockValidity::Ended, LockValidity::Until(at(40))] {
+            stores.hold(&store(), 1, late, at(9));
+            assert_eq!(stores.knowledge(&store(), at(9)), Knowledge::Full(LockValidity::Until(at(31))), "{late:?}");
+        }
+    }
+
+    /// Shows L7: the watch may learn of the takeover first.
+    #[test]
+    fn what_is_told_of_a_takeover_before_the_replica_acts_by_it_counts_once_it_does() {
+        let mut stores = SharedStores::default();
+        stores.add(store(), at(0));
+        stores.list(&store());
+        stores.hold(&store(), 1, LockValidity::Until(at(24)), at(1));
+        assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Nothing);
+        stores.await_anew(1, at(6));
+        assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Full(LockValidity::Until(at(24))));
     }
 
     #[test]

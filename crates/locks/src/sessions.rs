@@ -9,8 +9,9 @@ use lictor_core::{Failure, LockValidity};
 pub enum Role {
     /// The process does nothing, because another replica keeps the sessions.
     Standby,
-    /// The process keeps the sessions. If it is told so again, another replica may have kept them meanwhile, so the process begins anew.
-    Acting,
+    /// The process keeps the sessions, by the takeover with this number. L7: with another number, another replica may have kept them
+    /// meanwhile, so the process begins anew. A process without replicas has one number.
+    Acting(u64),
     /// The process destroys the sessions, and ends. Only a process that acts may do so. A process that ends without this leaves them to the
     /// next one.
     Leave,
@@ -21,8 +22,8 @@ pub enum Role {
 pub struct Sessions {
     /// The sessions' IDs, by their numbers. `None` means that there is no such session at present.
     pub ids: Vec<Option<String>>,
-    /// How many times this process has begun to keep the sessions. What was told of the locks before the last time may be old.
-    pub begun: u64,
+    /// L7: the number of the takeover by which this process keeps the sessions. What was told of the locks under an earlier one may be old.
+    pub takeover: u64,
     /// The moment until which the locks of each session are valid.
     pub validities: Vec<LockValidity>,
     /// The moment until which the locks of all sessions are valid.

@@ -52,8 +52,8 @@ pub(crate) trait ClassStore: Send {
     /// Whether the store is made.
     fn is_made(&self) -> bool;
 
-    /// Takes this replica's role for the sessions. `begins`: whether another replica may have kept them meanwhile.
-    fn set_role(&self, role: Role, begins: bool);
+    /// Takes this replica's role for the sessions.
+    fn set_role(&self, role: Role);
 
     /// Waits for the next news. Nothing is lost if the caller stops waiting.
     fn next(&mut self) -> BoxFuture<'_, News>;

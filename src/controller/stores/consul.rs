@@ -159,9 +159,9 @@ impl ClassStore for InConsul {
         self.store.is_some()
     }
 
-    fn set_role(&self, role: Role, begins: bool) {
+    fn set_role(&self, role: Role) {
         if let Some(store) = &self.store {
-            store.kept.set_role(role, begins);
+            store.kept.set_role(role);
         }
     }
 

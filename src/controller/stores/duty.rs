@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(crate) struct Duty {
     acted: bool,
-    /// L7: the number of the takeover by which this replica acted last.
+    /// The number of the takeover by which this replica acted last.
     takeover: u64,
     /// When this replica gives up the locks.
     until: Option<Instant>,
@@ -25,8 +25,8 @@ impl Duty {
     /// The present role. `release_after`: how long after it last acted the replica gives up the locks, if it ever does.
     pub(crate) fn role(&mut self, claim: &ClaimUpdate, release_after: Option<Duration>) -> Role {
         if matches!(claim.state, ClaimState::Acting(until) if monotonic() < until) {
-            (self.acted, self.until) = (true, None);
-            return Role::Acting;
+            (self.acted, self.takeover, self.until) = (true, claim.takeovers, None);
+            return Role::Acting(self.takeover);
         }
         if claim.others {
             self.acted = false;
@@ -35,16 +35,10 @@ impl Duty {
             self.until = None;
             return Role::Standby;
         }
-        let Some(after) = release_after else { return Role::Acting };
+        let Some(after) = release_after else { return Role::Acting(self.takeover) };
         let now = Instant::now();
         // The sessions are not destroyed, because another replica may act without this one seeing it, and may still renew them.
-        if now < *self.until.get_or_insert(now + after) { Role::Acting } else { Role::Standby }
-    }
-
-    /// Whether this replica acts by another takeover than at the last call, so that another replica may have kept the sessions meanwhile.
-    pub(crate) fn begins(&mut self, claim: &ClaimUpdate) -> bool {
-        let acts = matches!(claim.state, ClaimState::Acting(until) if monotonic() < until);
-        acts && std::mem::replace(&mut self.takeover, claim.takeovers) != claim.takeovers
+        if now < *self.until.get_or_insert(now + after) { Role::Acting(self.takeover) } else { Role::Standby }
     }
 
     /// When this replica gives up the locks.

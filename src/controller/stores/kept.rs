@@ -48,9 +48,9 @@ impl Kept {
         Self { sessions, watched, forwarder, keeper: spawn(keep(roles)), role }
     }
 
-    /// Takes this replica's role for the sessions. `begins`: whether another replica may have kept them meanwhile.
-    pub(crate) fn set_role(&self, role: Role, begins: bool) {
-        self.role.send_if_modified(|known| std::mem::replace(known, role) != role || begins);
+    /// Takes this replica's role for the sessions.
+    pub(crate) fn set_role(&self, role: Role) {
+        self.role.send_if_modified(|known| std::mem::replace(known, role) != role);
     }
 
     /// Destroys the sessions.

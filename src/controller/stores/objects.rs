@@ -217,9 +217,9 @@ impl ClassStore for InObjects {
         self.store.is_some()
     }
 
-    fn set_role(&self, role: Role, begins: bool) {
+    fn set_role(&self, role: Role) {
         if let Some(store) = &self.store {
-            store.kept.set_role(role, begins);
+            store.kept.set_role(role);
         }
     }
 

@@ -86,9 +86,8 @@ impl Runner {
     pub(crate) async fn run(mut self) {
         loop {
             let release_after = shared(&self.class).and_then(|shared| shared.release_after());
-            let claim = self.claim.borrow_and_update().clone();
-            let (role, begins) = (self.duty.role(&claim, release_after), self.duty.begins(&claim));
-            self.store.set_role(role, begins);
+            let role = self.duty.role(&self.claim.borrow_and_update(), release_after);
+            self.store.set_role(role);
             if let Err(trouble) = self.make(role).await {
                 self.report.settings = Some(trouble);
                 self.check = self.check.min(Instant::now() + CHECK_AGAIN);

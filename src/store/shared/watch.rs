@@ -51,7 +51,7 @@ pub(super) fn watch(store: SharedStore) -> impl Stream<Item = StoreEvent> + Send
         listed,
         broken,
         rewound,
-        begun: 0,
+        takeover: 0,
         own,
         reported,
     };
@@ -81,8 +81,8 @@ struct Watch {
     broken: bool,
     /// Whether the last answer came from a store that was put back. The next request then does not wait for a change.
     rewound: bool,
-    /// How many times the keeper had begun when the locks were reported.
-    begun: u64,
+    /// L7: the takeover by which the sessions were kept when the locks were reported.
+    takeover: u64,
     /// The sessions that were this cluster's own when the locks were reported.
     own: Option<Vec<String>>,
     /// The sessions that were this cluster's own when the locks were last reported, even while that is not known.
@@ -286,17 +286,21 @@ impl Watch {
                     self.unheard |= !is_own || validity == LockValidity::Unknown;
                     // With another session, the locks have to be reported before their validity.
                     if is_own || !matches!(validity, LockValidity::Until(_) | LockValidity::Unlimited) {
-                        self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), validity));
+                        self.tell_validity(&sessions);
                     }
                 }
             }
         }
     }
 
-    /// Returns whether the locks were reported with these sessions as this cluster's own, since the keeper has begun.
+    /// Returns whether the locks were reported with these sessions as this cluster's own, under the takeover by which they are kept.
     fn is_own(&self, sessions: &Sessions) -> bool {
         let own = self.own.as_ref().is_some_and(|own| own.iter().eq(sessions.ids.iter().flatten()));
-        own && self.begun == sessions.begun
+        own && self.takeover == sessions.takeover
+    }
+
+    fn tell_validity(&self, Sessions { validity, takeover, .. }: &Sessions) {
+        self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), *validity, *takeover));
     }
 
     /// Returns the names of all locks.
@@ -330,8 +334,8 @@ impl Watch {
             let is_new =
                 |id: &String| self.reported.as_ref().is_some_and(|known| !known.contains(id)) && own.contains(id);
             let held = self.entries.iter().any(|entry| entry.session.as_ref().is_some_and(is_new));
-            let first = self.own.is_none() || self.begun != sessions.begun;
-            self.begun = sessions.begun;
+            let first = self.own.is_none() || self.takeover != sessions.takeover;
+            self.takeover = sessions.takeover;
             (self.own, self.reported) = (Some(own.clone()), Some(own));
             if first || held {
                 self.tell_all(held).await;
@@ -339,8 +343,8 @@ impl Watch {
         }
         // A state that was published meanwhile is newer. The locks of another session have to be reported before their validity.
         let now = self.sessions.borrow().clone();
-        if (now.begun, &now.ids) == (sessions.begun, &sessions.ids) {
-            self.tell(StoreEvent::LockValidity(self.store.parameters.id.clone(), now.validity));
+        if (now.takeover, &now.ids) == (sessions.takeover, &sessions.ids) {
+            self.tell_validity(&now);
         } else {
             self.unheard = true;
         }
@@ -402,7 +406,7 @@ mod tests {
         let validity = LockValidity::Until(Instant::after_origin(Duration::from_secs(seconds)));
         Sessions {
             ids: vec![Some("near".into())],
-            begun: 1,
+            takeover: 1,
             validities: vec![validity],
             validity,
             failure: None,
@@ -433,7 +437,7 @@ mod tests {
         let with = |validity| Sessions { validity, ..kept(10) };
         let (sessions, receiver) = tokio::sync::watch::channel(with(LockValidity::Unknown));
         let mut events = std::pin::pin!(watch(of(&may_tell).store(receiver)));
-        let validity = |validity| Some(StoreEvent::LockValidity(StoreId("consul/a".into()), validity));
+        let validity = |validity| Some(StoreEvent::LockValidity(StoreId("consul/a".into()), validity, 1));
         assert_eq!(events.next().await, validity(LockValidity::Unknown));
         // The keys are listed meanwhile. Then this cluster's session is found, and the watch asks who holds the lock.
         let hangs = tokio::time::timeout(Duration::from_millis(100), events.next()).await;
@@ -454,7 +458,7 @@ mod tests {
         let (sessions, receiver) = tokio::sync::watch::channel(kept(10));
         let parameters = of(&may_tell);
         let mut events = std::pin::pin!(watch(parameters.store(receiver)));
-        let validity = |seconds| StoreEvent::LockValidity(StoreId("consul/a".into()), kept(seconds).validity);
+        let validity = |seconds| StoreEvent::LockValidity(StoreId("consul/a".into()), kept(seconds).validity, 1);
         assert_eq!(events.next().await, Some(validity(10)));
         for seconds in [20, 30] {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -476,7 +480,7 @@ mod tests {
         while !matches!(events.next().await, Some(StoreEvent::All(..))) {}
         // It stands by, and acts again later, with the session that another replica has made.
         sessions.send(Sessions { validity: LockValidity::Unknown, ..kept(10) }).unwrap();
-        while !matches!(events.next().await, Some(StoreEvent::LockValidity(_, LockValidity::Unknown))) {}
+        while !matches!(events.next().await, Some(StoreEvent::LockValidity(_, LockValidity::Unknown, _))) {}
         sessions.send(Sessions { ids: vec![Some("far".into())], ..kept(20) }).unwrap();
         let told = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
         assert!(matches!(told, Ok(Some(StoreEvent::Rewound(..)))), "{told:?}");

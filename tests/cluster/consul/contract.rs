@@ -58,7 +58,7 @@ impl InConsul {
             ttl: Duration::from_secs(10),
             lock_delay: Duration::ZERO,
         };
-        let (role, roles) = watch::channel(Role::Acting);
+        let (role, roles) = watch::channel(Role::Acting(1));
         let (keeper, sessions) = SessionKeeper::new(client.clone(), settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));

@@ -53,7 +53,7 @@ impl InObjects {
             ttl: Duration::from_secs(10),
             poll: Duration::from_millis(100),
         };
-        let (role, roles) = watch::channel(Role::Acting);
+        let (role, roles) = watch::channel(Role::Acting(1));
         let (keeper, keys, sessions) = ObjectKeeper::new(objects, settings, monotonic);
         let (suspicion, refusals) = (keeper.suspicion(), keeper.refusals());
         tokio::spawn(keeper.run(roles));

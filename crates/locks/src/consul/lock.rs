@@ -100,7 +100,7 @@ impl ConsulLock {
         let (keeper, sessions) = SessionKeeper::new(client.clone(), sessions, monotonic);
         let keeper = keeper.renewing_every(settings.renew_every).making_at_once();
         let keeper = keeper.finding_the_holder_of(settings.key.clone());
-        let (role, roles) = watch::channel(Role::Acting);
+        let (role, roles) = watch::channel(Role::Acting(1));
         let (updates, receiver) = watch::channel(LockUpdate::default());
         let (stop, stopping) = watch::channel(false);
         let (suspicion, again) = (keeper.suspicion(), Arc::<Notify>::default());

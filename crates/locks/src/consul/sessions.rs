@@ -67,8 +67,8 @@ pub struct SessionKeeper {
     each: Vec<Kept>,
     /// Whether the keeper keeps the sessions now, and so knows which exist.
     acts: bool,
-    /// How many times this process has begun to keep the sessions.
-    begun: u64,
+    /// The number of the takeover by which this process keeps the sessions, or kept them last.
+    takeover: u64,
     /// Whether the first session is made without a look before it.
     at_once: bool,
     /// The key without which a session is not found again.
@@ -173,7 +173,7 @@ impl SessionKeeper {
                 clock,
                 each,
                 acts: false,
-                begun: 0,
+                takeover: 0,
                 at_once: false,
                 key: None,
                 under_way: FuturesUnordered::new(),
@@ -227,11 +227,11 @@ impl SessionKeeper {
         loop {
             let now = *role.borrow_and_update();
             match now {
-                Role::Acting => {
-                    if self.acts {
+                Role::Acting(takeover) => {
+                    if self.acts && takeover != self.takeover {
                         self.put_down();
                     }
-                    self.begun += 1;
+                    self.takeover = takeover;
                     tokio::select! {
                         biased;
                         changed = role.changed() => if changed.is_err() { return },
@@ -538,7 +538,7 @@ impl SessionKeeper {
     }
 
     fn publish(&self) {
-        let new = view(&self.each, self.begun, self.rights.denied(), (self.clock)());
+        let new = view(&self.each, self.takeover, self.rights.denied(), (self.clock)());
         self.updates.send_if_modified(|update| {
             let differs = *update != new;
             *update = new;
@@ -557,12 +557,12 @@ fn ids(each: &[Kept]) -> Vec<&str> {
     each.iter().filter_map(|kept| kept.life.id()).collect()
 }
 
-fn view(each: &[Kept], begun: u64, denied: Option<&Failure>, now: Instant) -> Sessions {
+fn view(each: &[Kept], takeover: u64, denied: Option<&Failure>, now: Instant) -> Sessions {
     let validities: Vec<_> = each.iter().map(|kept| kept.life.validity(now)).collect();
     let problem = each.iter().find_map(|kept| kept.problem.as_ref());
     Sessions {
         ids: each.iter().map(|kept| kept.life.id().map(str::to_owned)).collect(),
-        begun,
+        takeover,
         validity: validities.iter().copied().min().unwrap_or(LockValidity::Unknown),
         validities,
         failure: problem.map(|problem| problem.failure.clone()),

@@ -63,8 +63,8 @@ pub struct ObjectKeeper {
     last_change: Option<Instant>,
     /// The index of the view after the last look.
     index: u64,
-    /// How many times this process has begun to keep the session.
-    begun: u64,
+    /// The number of the takeover by which this process keeps the session, or kept it last.
+    takeover: u64,
     /// The index of the view that a listener has to know before it can rely on the session, once that is known.
     reliable: Option<u64>,
     failure: Option<Failure>,
@@ -98,7 +98,7 @@ impl ObjectKeeper {
         let keys = ObjectKeys::new(objects, settings.poll);
         let (updates, receiver) = watch::channel(Sessions {
             ids: vec![None],
-            begun: 0,
+            takeover: 0,
             validities: vec![LockValidity::Unknown],
             validity: LockValidity::Unknown,
             failure: None,
@@ -120,7 +120,7 @@ impl ObjectKeeper {
             changes,
             last_change: None,
             index: 0,
-            begun: 0,
+            takeover: 0,
             reliable: None,
             failure: None,
             rights: Rights::default(),
@@ -145,35 +145,38 @@ impl ObjectKeeper {
 
     /// Keeps the session until the role says otherwise or the role's sender is gone.
     pub async fn run(mut self, mut role: watch::Receiver<Role>) {
-        let (mut acts, mut told) = (false, false);
+        let mut last = Role::Standby;
         loop {
             let now = *role.borrow_and_update();
+            let acts = last != Role::Standby;
             match now {
                 Role::Leave if acts => return self.leave().await,
                 // Another replica of this cluster may rely on the session.
                 Role::Leave => return,
-                Role::Acting if !acts => self.begin_to_act(),
-                Role::Acting if told => {
-                    self.stand_by();
-                    self.begin_to_act();
+                Role::Acting(_) | Role::Standby if now == last => {}
+                Role::Acting(_) | Role::Standby => {
+                    if acts {
+                        self.stand_by();
+                    }
+                    if let Role::Acting(takeover) = now {
+                        self.begin_to_act(takeover);
+                    }
                 }
-                Role::Standby if acts => self.stand_by(),
-                Role::Acting | Role::Standby => {}
             }
-            acts = now == Role::Acting;
-            told = tokio::select! {
+            last = now;
+            tokio::select! {
                 biased;
-                changed = role.changed() => if changed.is_ok() { true } else { return },
-                () = self.step(acts) => false,
-            };
+                changed = role.changed() => if changed.is_err() { return },
+                () = self.step(now != Role::Standby) => {}
+            }
         }
     }
 
-    fn begin_to_act(&mut self) {
+    fn begin_to_act(&mut self, takeover: u64) {
         let now = (self.clock)();
         // B6: what was read while another replica acted may be old.
         (self.reliable, self.poll, self.next_poll) = (None, None, now);
-        self.begun += 1;
+        self.takeover = takeover;
         self.life.put_down(now);
     }
 
@@ -481,7 +484,7 @@ impl ObjectKeeper {
         });
         let new = Sessions {
             ids: vec![id],
-            begun: self.begun,
+            takeover: self.takeover,
             validities: vec![validity],
             validity,
             name_in_use: name_in_use.is_some(),

@@ -127,7 +127,7 @@ async fn another_cluster_takes_a_lock_once_its_holder_can_no_longer_rely_on_it()
     virtually(async {
         let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
-            (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
+            (Cluster::new(&memory, "west", Role::Acting(1)), Cluster::new(&memory, "east", Role::Acting(1)));
         let (near, far) = (west.session().await, east.session().await);
         let held = version(&west.hold("a", None, &near).await);
         sleep(40 * SECOND).await;
@@ -152,7 +152,7 @@ async fn a_cluster_that_leaves_frees_its_locks_at_once_and_a_replica_that_stands
     virtually(async {
         let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
-            (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
+            (Cluster::new(&memory, "west", Role::Acting(1)), Cluster::new(&memory, "east", Role::Acting(1)));
         let (near, _) = (west.session().await, east.session().await);
         version(&west.hold("a", None, &near).await);
         let beside = Cluster::new(&memory, "west", Role::Standby);
@@ -178,7 +178,7 @@ async fn a_lock_that_was_read_while_a_look_was_under_way_is_not_judged_by_what_t
             let memory = Arc::new(Memory::default());
             write(&memory, "sessions/west.json", session("w.0", false)).await;
             write(&memory, slow, before).await;
-            let mut east = Cluster::new(&memory, "east", Role::Acting);
+            let mut east = Cluster::new(&memory, "east", Role::Acting(1));
             let far = east.session().await;
             memory.faults(move |asked| (*asked == Asked::Get(slow)).then_some(Fault::Slow(8 * SECOND)));
             write(&memory, slow, after).await;
@@ -204,7 +204,7 @@ async fn a_lock_whose_session_has_no_object_becomes_free() {
         let memory = Arc::new(Memory::default());
         write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
         memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(SECOND)));
-        let east = Cluster::new(&memory, "east", Role::Acting);
+        let east = Cluster::new(&memory, "east", Role::Acting(1));
         let entry = east.keys.read("a").await.unwrap().unwrap();
         assert_eq!(entry.session.as_deref(), Some("west/w.0"), "it was read before the first poll");
         let took = east.free("a").await;
@@ -222,7 +222,7 @@ async fn objects_of_other_programs_stay_as_they_are() {
         for name in others {
             write(&memory, name, b"{\"items\": 3}".to_vec()).await;
         }
-        let mut east = Cluster::new(&memory, "east", Role::Acting);
+        let mut east = Cluster::new(&memory, "east", Role::Acting(1));
         east.session().await;
         sleep(5 * TTL).await;
         for name in others {
@@ -240,7 +240,7 @@ async fn a_session_that_a_person_wrote_over_is_ended_while_a_lock_names_it() {
     virtually(async {
         let memory = Arc::new(Memory::default());
         write(&memory, "sessions/west.json", b"oops".to_vec()).await;
-        let east = Cluster::new(&memory, "east", Role::Acting);
+        let east = Cluster::new(&memory, "east", Role::Acting(1));
         sleep(2 * TTL).await;
         assert_eq!(memory.get("sessions/west.json").await.unwrap().unwrap().content, b"oops");
         write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
@@ -255,7 +255,7 @@ async fn a_session_that_a_person_wrote_over_is_ended_while_a_lock_names_it() {
 async fn keys_whose_keeper_is_gone_can_no_longer_be_listed() {
     virtually(async {
         let memory = Arc::new(Memory::default());
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         west.session().await;
         let keys = west.keys.clone();
         memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(5 * SECOND)));
@@ -287,7 +287,7 @@ async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since
         let mut west = Cluster::new(&memory, "west", Role::Standby);
         sleep(15 * SECOND).await;
         assert_eq!(lists.load(Ordering::SeqCst), 1, "it hangs");
-        west.role.send(Role::Acting).unwrap();
+        west.role.send(Role::Acting(1)).unwrap();
         west.session().await;
         assert_eq!(lists.load(Ordering::SeqCst), 2);
     })
@@ -296,15 +296,15 @@ async fn a_replica_relies_on_its_session_once_it_has_looked_into_the_store_since
 
 /// Shows L7.
 #[tokio::test(start_paused = true)]
-async fn a_keeper_that_is_told_again_to_act_relies_on_nothing_from_before() {
+async fn a_keeper_that_acts_by_another_takeover_relies_on_nothing_from_before() {
     virtually(async {
         let memory = Arc::new(Memory::default());
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         let session = west.session().await;
         memory.faults(|asked| (*asked == Asked::List).then_some(Fault::Slow(10 * SECOND)));
         let told = tokio::time::Instant::now();
-        west.role.send(Role::Acting).unwrap();
-        let begun = timeout(SECOND, west.sessions.wait_for(|now| now.begun == 2)).await.unwrap().unwrap().clone();
+        west.role.send(Role::Acting(2)).unwrap();
+        let begun = timeout(SECOND, west.sessions.wait_for(|now| now.takeover == 2)).await.unwrap().unwrap().clone();
         assert_eq!(begun.validity, LockValidity::Unknown);
         assert_eq!(west.session().await, session, "it is the same session");
         assert!(told.elapsed() >= 10 * SECOND, "{:?}", told.elapsed());
@@ -317,7 +317,7 @@ async fn a_listener_hears_of_the_keys_before_the_session_is_relied_on() {
     virtually(async {
         let memory = Arc::new(Memory::default());
         write(&memory, "locks/a.json", lock(1, None)).await;
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         west.listener.abort();
         let kept = |now: &Sessions| matches!(now.validity, LockValidity::Until(_));
         assert!(timeout(30 * SECOND, west.sessions.wait_for(kept)).await.is_err(), "nobody listens");
@@ -361,7 +361,7 @@ async fn more_keys_than_can_be_read_in_the_time_of_one_look_are_read_in_several(
         memory.faults(|asked| {
             matches!(asked, Asked::Get(name) if name.starts_with("locks/")).then_some(Fault::Slow(SECOND))
         });
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         let kept = |now: &Sessions| matches!(now.validity, LockValidity::Until(_));
         timeout(120 * SECOND, west.sessions.wait_for(kept)).await.expect("all are read").unwrap();
         assert_eq!(west.keys.list().await.unwrap().len(), 1000);
@@ -375,7 +375,7 @@ async fn a_session_that_holds_what_may_not_be_written_ends_and_the_next_one_is_k
     virtually(async {
         let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
-            (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
+            (Cluster::new(&memory, "west", Role::Acting(1)), Cluster::new(&memory, "east", Role::Acting(1)));
         let (near, _) = (west.session().await, east.session().await);
         for key in ["a", "b"] {
             version(&west.hold(key, None, &near).await);
@@ -406,7 +406,7 @@ async fn a_session_that_holds_what_may_not_be_written_ends_and_the_next_one_is_k
 async fn a_trial_of_a_right_changes_no_version() {
     virtually(async {
         let memory = Arc::new(Memory::default());
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         let near = west.session().await;
         let held = version(&west.hold("a", None, &near).await);
         west.refusals.tell(Refused { key: "a".into(), beside: None, session: near.clone() });
@@ -423,7 +423,7 @@ async fn a_trial_of_a_right_changes_no_version() {
 async fn a_lock_whose_write_arrives_late_is_found() {
     virtually(async {
         let memory = Arc::new(Memory::default());
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         let near = west.session().await;
         memory.faults(|asked| (*asked == Asked::Put("locks/a.json")).then_some(Fault::Held));
         let outcome = west.hold("a", None, &near).await;
@@ -443,7 +443,7 @@ async fn a_lock_whose_write_arrives_late_is_found() {
 async fn a_key_that_was_deleted_is_made_anew_under_a_higher_version() {
     virtually(async {
         let memory = Arc::new(Memory::default());
-        let mut west = Cluster::new(&memory, "west", Role::Acting);
+        let mut west = Cluster::new(&memory, "west", Role::Acting(1));
         let near = west.session().await;
         let held = version(&west.hold("a", None, &near).await);
         let stale = memory.get("locks/a.json").await.unwrap().unwrap();
@@ -466,7 +466,7 @@ async fn a_look_that_hangs_keeps_nothing_else_from_happening() {
     virtually(async {
         let memory = Arc::new(Memory::default());
         let (mut west, mut east) =
-            (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "east", Role::Acting));
+            (Cluster::new(&memory, "west", Role::Acting(1)), Cluster::new(&memory, "east", Role::Acting(1)));
         let (near, _) = (west.session().await, east.session().await);
         version(&west.hold("a", None, &near).await);
         sleep(2 * SECOND).await;
@@ -488,18 +488,18 @@ async fn replicas_that_take_turns_keep_one_session() {
     virtually(async {
         let memory = Arc::new(Memory::default());
         let (mut one, mut two) =
-            (Cluster::new(&memory, "west", Role::Acting), Cluster::new(&memory, "west", Role::Standby));
+            (Cluster::new(&memory, "west", Role::Acting(1)), Cluster::new(&memory, "west", Role::Standby));
         let first = one.session().await;
         for _ in 0..5 {
             for (here, there) in [(&one, &two), (&two, &one)] {
                 here.role.send(Role::Standby).unwrap();
-                there.role.send(Role::Acting).unwrap();
+                there.role.send(Role::Acting(1)).unwrap();
                 sleep(SECOND * 3).await;
                 assert!(there.relies() && !here.relies());
                 assert_eq!(there.sessions.borrow().ids[0].as_ref(), Some(&first));
             }
         }
-        two.role.send(Role::Acting).unwrap();
+        two.role.send(Role::Acting(1)).unwrap();
         sleep(60 * SECOND).await;
         assert!(one.relies() && two.relies(), "both renew it");
         assert_eq!(two.session().await, first);
@@ -521,9 +521,9 @@ async fn requests(locks: usize) -> [usize; 3] {
         counting[kind].fetch_add(1, Ordering::Relaxed);
         None
     });
-    let mut west = Cluster::new(&memory, "west", Role::Acting);
+    let mut west = Cluster::new(&memory, "west", Role::Acting(1));
     let others =
-        [("west", Role::Standby), ("east", Role::Acting)].map(|(name, role)| Cluster::new(&memory, name, role));
+        [("west", Role::Standby), ("east", Role::Acting(1))].map(|(name, role)| Cluster::new(&memory, name, role));
     let session = west.session().await;
     for lock in 0..locks {
         version(&west.hold(&format!("shop/{lock}"), None, &session).await);
@@ -558,7 +558,7 @@ async fn a_lock_of_a_session_whose_object_was_deleted_is_not_free_when_it_is_rea
         let memory = Arc::new(Memory::default());
         write(&memory, "sessions/west.json", session("w.0", false)).await;
         write(&memory, "locks/a.json", lock(1, Some(("west", "w.0")))).await;
-        let mut east = Cluster::new(&memory, "east", Role::Acting);
+        let mut east = Cluster::new(&memory, "east", Role::Acting(1));
         east.session().await;
         let vacant = SessionObject::vacant("east", 7, TTL);
         write(&memory, "sessions/west.json", serde_json::to_vec(&vacant).unwrap()).await;
