@@ -59,7 +59,10 @@ async fn group(lab: &Lab) {
     lab.ready_pods(&["web-0", "web-1"]).await;
     lab.pod("web-2", PodSpec { labels: json!({"role": "backend"}), ..PodSpec::default() }).await;
     lab.wait_ready("web-2", true).await;
-    lab.patch_pod("web-1", json!({"metadata": {"annotations": {"lictor.dev/priority": "5"}}})).await;
+    // Without priorities, the second in which each became ready would decide.
+    for (pod, priority) in [("web-0", "1"), ("web-1", "5")] {
+        lab.patch_pod(pod, json!({"metadata": {"annotations": {"lictor.dev/priority": priority}}})).await;
+    }
 }
 
 fn apply(lab: &Lab, object: &Value) {
