@@ -240,6 +240,33 @@ async fn a_second_installation_with_the_same_controller_is_refused_and_says_whic
     start().acts().await;
 }
 
+/// Removes a field from the CRD, so that the API server would drop it, and the leader would move to any pod.
+async fn without_its_target_no_switchover_is_made(lab: &Lab, leader: &str) {
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let paths = ["x-kubernetes-validations", "properties/toPodName"].map(|path| format!("{schema}/{path}"));
+    let patch = json!(paths.map(|path| json!({"op": "remove", "path": path}))).to_string();
+    lab.cluster.kubectl(&["patch", "crd", "switchovers.lictor.dev", "--type=json", "-p", &patch]);
+    let other = if leader == "a" { "b" } else { "a" };
+    let switchover = json!({
+        "apiVersion": "lictor.dev/v1alpha1", "kind": "Switchover", "metadata": {"name": "tried"},
+        "spec": {"electionName": "web", "fromTerm": 1, "toPodName": other},
+    });
+    eventually("the API server knows the field no more", || async {
+        let tried = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
+        lab.try_kubectl(&tried, Some(&switchover.to_string())).err().map(drop).ok_or("it is accepted".to_owned())
+    })
+    .await;
+    let arguments = ["switchover", "web", "--to", other, "-n", &lab.namespace];
+    let output = lictor(lab.cluster.kubeconfig(), &arguments);
+    let said = text(&output);
+    assert!(
+        !output.status.success() && said.contains("spec.toPodName") && said.contains("`lictor crd --apply`"),
+        "{said}"
+    );
+    assert_eq!(lab.try_kubectl(&["get", "swo", "-oname"], None).as_deref(), Ok(""));
+    assert_eq!(lab.wait_any_leader().await, leader);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "slow: waits for a control plane of its own"]
 async fn missing_or_older_crds_are_reported_and_renewed() {
@@ -272,7 +299,8 @@ async fn missing_or_older_crds_are_reported_and_renewed() {
     // Everything is deleted, but not while another installation uses it.
     lab.ready_pods(&["a", "b"]).await;
     lab.elect(json!({})).await;
-    lab.wait_any_leader().await;
+    let leader = lab.wait_any_leader().await;
+    without_its_target_no_switchover_is_made(&lab, &leader).await;
     let delete = ["--deployment", "lictor", "--delete-crds"];
     let elsewhere = lictor(
         cluster.kubeconfig(),

@@ -16,7 +16,8 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, ValidationDirective};
-use kube::{Api, Client, ResourceExt};
+use kube::core::Request;
+use kube::{Api, Client, Resource, ResourceExt};
 use lictor_api::{Classes, ElectionClass, GROUP, LeaderElection, Switchover, with_selected};
 use lictor_core::{
     Controller, Failure, Instant, Key, Node, OtherLeader, Pod, Provenance, Selection, Selector, Stored, Timestamp, Uid,
@@ -24,6 +25,7 @@ use lictor_core::{
 };
 use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
 use lictor_process::wall;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::kubernetes::{
@@ -191,7 +193,11 @@ impl Reader {
     pub(super) async fn set_paused(&self, election: &LeaderElection, paused: bool) -> anyhow::Result<()> {
         let api: Api<LeaderElection> = self.api(election.namespace().as_deref());
         let patch = Patch::Merge(json!({"metadata": {"uid": election.uid()}, "spec": {"paused": paused}}));
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let parameters = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
         let name = election.name_any();
         let written = within(self.timeout, api.patch(&name, &parameters, &patch)).await;
         written.map(drop).map_err(|error| match &error {
@@ -371,8 +377,7 @@ impl Reader {
         switchover: &Switchover,
     ) -> anyhow::Result<Switchover> {
         let api: Api<Switchover> = self.api(Some(namespace));
-        let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-        let error = match within(self.timeout, api.create(&parameters, switchover)).await {
+        let error = match within(self.timeout, self.client.request(strict_creation(&api, switchover)?)).await {
             Ok(created) => return Ok(created),
             Err(error) => error,
         };
@@ -479,7 +484,7 @@ impl Reader {
 
     fn api<K>(&self, namespace: Option<&str>) -> Api<K>
     where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
         K::DynamicType: Default,
     {
         match namespace {
@@ -499,6 +504,16 @@ pub(super) fn conditions(election: &LeaderElection) -> impl Iterator<Item = &Con
     election.status.iter().flat_map(|status| &status.conditions)
 }
 
+/// Makes the request that creates an object. The API server refuses it if its CRD lacks a field of the object. By default, it would drop the
+/// field, and a Switchover without its target moves the leader anywhere.
+fn strict_creation<T: Resource + Serialize>(api: &Api<T>, object: &T) -> anyhow::Result<http::Request<Vec<u8>>> {
+    let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+    let (mut parts, body) =
+        Request::new(api.resource_url()).create(&parameters, serde_json::to_vec(object)?)?.into_parts();
+    parts.uri = format!("{}&fieldValidation=Strict", parts.uri).parse()?;
+    Ok(http::Request::from_parts(parts, body))
+}
+
 /// Returns an election's namespace and name in the usual notation.
 pub(super) fn full_name(election: &LeaderElection) -> String {
     format!("{}/{}", election.namespace().unwrap_or_default(), election.name_any())
@@ -516,6 +531,11 @@ pub(super) fn told(verb: &str, resource: &str, error: &kube::Error) -> String {
     let ours = ["leaderelections", "electionclasses", "switchovers"].contains(&resource);
     if ours && matches!(error, kube::Error::Api(status) if status.code == 404) {
         return unknown(resource);
+    }
+    // Only what the API server can't read at all, or not by its CRD, is a bad request.
+    if ours && matches!(error, kube::Error::Api(status) if status.code == 400) {
+        let why = own(failure(verb, resource, error));
+        return format!("{why}. If the CRDs are older than this program, `lictor crd --apply` renews them");
     }
     own(failure(verb, resource, error))
 }

@@ -65,12 +65,12 @@ impl Status {
         }
     }
 
-    /// Shows the election again and again, as long as it can be read.
+    /// Shows the election again and again, until it is gone. While it can't be read, shows what was read last, and why.
     async fn follow(&self, reader: &Reader, namespace: &str, first: String) -> anyhow::Result<Ended> {
         let mut changes = Changes::new(reader, namespace);
         let mut screen = Screen::open()?;
         let mut shown = String::new();
-        let mut text = first;
+        let (mut last, mut text) = (first.clone(), first);
         loop {
             let is_read = match &mut screen {
                 Some(screen) => screen.show(&text).map(|()| true)?,
@@ -83,7 +83,22 @@ impl Status {
             }
             shown = text;
             changes.next().await;
-            text = self.text(reader, namespace).await?;
+            text = match self.text(reader, namespace).await {
+                Ok(text) => {
+                    last.clone_from(&text);
+                    text
+                }
+                Err(error) => match reader.find_election(namespace, &self.name).await {
+                    Ok(None) => return Err(error),
+                    Ok(Some(_)) | Err(_) if self.output.is_none_or(|format| format == Format::Wide) => {
+                        format!("{last}what is shown may be over: {error:#}\n")
+                    }
+                    Ok(Some(_)) | Err(_) => {
+                        eprintln!("{error:#}");
+                        last.clone()
+                    }
+                },
+            };
         }
     }
 

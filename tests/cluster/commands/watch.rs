@@ -47,15 +47,19 @@ async fn a_lost_connection_is_told_and_no_gap_is_made_up_for_it() {
     let kubeconfig = std::env::temp_dir().join(format!("lictor-test-link-{}", lab.namespace));
     std::fs::write(&kubeconfig, config.replace(server, link.address())).expect("it can be written");
     let mut watch = Live::start(plugin(&lab, &kubeconfig, &["watch", "web"]));
+    let mut status = Live::start(plugin(&lab, &kubeconfig, &["status", "web", "--watch"]));
     watch.shows("web-1 leads in term 1: Led").await;
+    status.shows("web-1   leader").await;
     link.disable().await;
     watch.shows("what is shown may be over: ").await;
+    status.shows("what is shown may be over: ").await;
     lab.kill_pod("web-1").await;
     lab.wait_leader("web-0").await;
     link.enable().await;
     watch.shows("the API server answers again").await;
     watch.shows("web-0 leads instead of web-1 in term 2, gap not seen from here").await;
-    assert_eq!(watch.interrupt(), Some(130));
+    status.shows("web-0   leader").await;
+    assert_eq!((watch.interrupt(), status.interrupt()), (Some(130), Some(130)));
     std::fs::remove_file(&kubeconfig).expect("it can be removed");
 }
 
