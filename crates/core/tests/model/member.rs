@@ -239,7 +239,8 @@ impl Member {
             }
         }
         let store = key().store;
-        self.stores.hold(&store, self.validity(), self.now);
+        // Each cluster has one operator here, and so one takeover.
+        self.stores.hold(&store, 0, self.validity(), self.now);
         let validity = match self.stores.knowledge(&store, self.now) {
             Knowledge::Full(validity) => Some(Some(validity)),
             Knowledge::Nothing => Some(None),
