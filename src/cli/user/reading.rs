@@ -25,7 +25,6 @@ use lictor_core::{
 };
 use lictor_kubernetes::{GRANT_TO_OPERATOR, WatchFailure, failure, within};
 use lictor_process::wall;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::kubernetes::{
@@ -504,12 +503,12 @@ pub(super) fn conditions(election: &LeaderElection) -> impl Iterator<Item = &Con
     election.status.iter().flat_map(|status| &status.conditions)
 }
 
-/// Makes the request that creates an object. The API server refuses it if its CRD lacks a field of the object. By default, it would drop the
-/// field, and a Switchover without its target moves the leader anywhere.
-fn strict_creation<T: Resource + Serialize>(api: &Api<T>, object: &T) -> anyhow::Result<http::Request<Vec<u8>>> {
+/// Makes the request that creates a Switchover. The API server refuses it if its CRD lacks a field of the Switchover. By default, it would
+/// drop the field, and a Switchover without its target moves the leader to any pod.
+fn strict_creation(api: &Api<Switchover>, switchover: &Switchover) -> anyhow::Result<http::Request<Vec<u8>>> {
     let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
     let (mut parts, body) =
-        Request::new(api.resource_url()).create(&parameters, serde_json::to_vec(object)?)?.into_parts();
+        Request::new(api.resource_url()).create(&parameters, serde_json::to_vec(switchover)?)?.into_parts();
     parts.uri = format!("{}&fieldValidation=Strict", parts.uri).parse()?;
     Ok(http::Request::from_parts(parts, body))
 }
