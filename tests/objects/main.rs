@@ -41,6 +41,7 @@ use lictor_testing::buckets::{Buckets, Kind};
 
 on_each_server! {
     an_object_is_created_once_and_replaced_by_who_has_seen_it_last
+    an_empty_tag_replaces_nothing
     of_twenty_at_once_one_wins
     a_prefix_is_a_store_of_its_own
     names_come_back_as_they_are
@@ -93,6 +94,16 @@ async fn an_object_is_created_once_and_replaced_by_who_has_seen_it_last(server: 
     let empty = done(put(&bucket, "empty", None, "").await);
     let read = bucket.get("empty").await.unwrap().unwrap();
     assert_eq!((read.tag, read.content), (empty, vec![]));
+}
+
+/// A server may take an empty condition for none.
+async fn an_empty_tag_replaces_nothing(server: &Buckets) {
+    let bucket = open(&server.create("untagged").await);
+    let empty = Tag(String::new());
+    assert_eq!(put(&bucket, "a", Some(&empty), "1").await, Put::Conflict);
+    let tag = done(put(&bucket, "a", None, "1").await);
+    assert_eq!(put(&bucket, "a", Some(&empty), "2").await, Put::Conflict);
+    assert_eq!(bucket.get("a").await.unwrap().unwrap().tag, tag);
 }
 
 async fn of_twenty_at_once_one_wins(server: &Buckets) {

@@ -102,6 +102,7 @@ impl Hub {
             return Put::Failed(Failure::Refused(format!("{name} is no text, so no Lease can have it")));
         };
         let (verb, written) = match expected.map(version_in) {
+            Some("") => return Put::Conflict,
             None => ("create", self.create(name, &content).await),
             Some(version) => ("patch", self.replace(name, version, &content).await),
         };

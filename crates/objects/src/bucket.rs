@@ -140,6 +140,9 @@ impl Objects for Bucket {
 
     fn put<'a>(&'a self, name: &'a str, expected: Option<&'a Tag>, content: Vec<u8>) -> BoxFuture<'a, Put> {
         async move {
+            if expected.is_some_and(Tag::is_empty) {
+                return Put::Conflict;
+            }
             match self.in_time(self.write(name, expected, content)).await {
                 Ok(tag) => Put::Done(tag),
                 Err(Cause::Conflict(_)) => Put::Conflict,

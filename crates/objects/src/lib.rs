@@ -37,7 +37,7 @@ pub trait Objects: Send + Sync {
     fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Object>, Failure>>;
 
     /// Writes an object. Creates it if `expected` is `None`, and there must be none yet. Otherwise replaces it if its tag is still
-    /// this one.
+    /// this one. No object has an empty tag.
     fn put<'a>(&'a self, name: &'a str, expected: Option<&'a Tag>, content: Vec<u8>) -> BoxFuture<'a, Put>;
 
     /// Lists all objects with their tags, sorted by name. Names are relative to the prefix of the store.
@@ -72,6 +72,13 @@ pub trait Objects: Send + Sync {
 /// that rises. Otherwise a late write may replace a version that only looks like the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub String);
+
+impl Tag {
+    /// Whether this is the tag of no version. Servers take an empty condition for none, so a store must not send it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// An object, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use lictor_objects::{Listed, Objects, Put};
+use lictor_objects::{Listed, Objects, Put, Tag};
 use lictor_testing::kubernetes::{Cluster, Lab, eventually};
 use lictor_testing::{Disturbance, Link, Stream};
 use serde_json::{Value, json};
@@ -194,6 +194,8 @@ async fn a_lease_whose_annotations_a_person_takes_off_stays_the_object_that_it_w
     let listed = hub.list().await.expect("it answers");
     assert_eq!(listed, [Listed { name: name.into(), tag: read.tag.clone() }]);
     assert_eq!(hub.put(name, None, b"{}".to_vec()).await, Put::Conflict);
+    // The API server takes an empty version for none.
+    assert_eq!(hub.put(name, Some(&Tag(String::new())), b"{}".to_vec()).await, Put::Conflict);
     assert!(matches!(hub.put(name, Some(&read.tag), b"{}".to_vec()).await, Put::Done(_)));
     assert_eq!(hub.get(name).await.expect("it answers").expect("it is there").content, b"{}");
 }

@@ -38,6 +38,8 @@ struct Sight {
     ttl: Duration,
     /// When to try again to end the session.
     not_before: Instant,
+    /// Whether the object has another state by now, which was not read yet.
+    superseded: bool,
 }
 
 impl Sight {
@@ -65,13 +67,14 @@ impl SessionWatch {
     pub fn see(&mut self, cluster: &str, found: Option<(ObjectTag, Option<SessionObject>)>, now: Instant) {
         let (tag, object) = found.map_or((None, None), |(tag, object)| (Some(tag), object));
         let before = self.seen.get(cluster);
-        if before.is_some_and(|before| before.tag == tag) {
+        if before.is_some_and(|before| before.tag == tag && !before.superseded) {
             return;
         }
         // The owner of a state that can't be read goes by the TTL that it wrote last.
         let ttl = object.as_ref().map(SessionObject::ttl).or(before.map(|before| before.ttl));
         let ttl = ttl.unwrap_or_default().max(self.ttl);
-        self.seen.insert(cluster.to_owned(), Sight { tag, object, since: now, ttl, not_before: now });
+        self.seen
+            .insert(cluster.to_owned(), Sight { tag, object, since: now, ttl, not_before: now, superseded: false });
     }
 
     /// Notes that this cluster has ended a session, under this new tag. The answer may come after a later state was read, which it does not
@@ -82,10 +85,11 @@ impl SessionWatch {
         }
     }
 
-    /// Notes that the session of a cluster has another state than expected. Whatever is seen next is a later state, also if it looks the same.
-    pub fn superseded(&mut self, end: &SessionEnd, now: Instant) {
+    /// Notes that the session of a cluster has another state than expected. Its owner may renew it, so nothing ends it before it is seen again.
+    /// Whatever is seen next is a later state, also if it looks the same.
+    pub fn superseded(&mut self, end: &SessionEnd) {
         if let Some(sight) = self.seen.get_mut(&end.cluster).filter(|sight| sight.tag == end.expected) {
-            (sight.tag, sight.since, sight.not_before) = (Some(ObjectTag::new()), now, now + sight.ttl);
+            sight.superseded = true;
         }
     }
 
@@ -144,7 +148,7 @@ impl SessionWatch {
                 .object
                 .as_ref()
                 .is_none_or(|object| object.is_vacant() || object.installation == self.installation);
-        !own && !sight.has_ended()
+        !own && !sight.has_ended() && !sight.superseded
     }
 }
 
@@ -232,8 +236,9 @@ mod tests {
         let mut watch = watch();
         watch.see("there", Some(found("1", object("t", "a", 15))), at(0));
         let end = watch.late(at(15)).remove(0);
-        watch.superseded(&end, at(16));
-        assert_eq!(watch.late(at(30)), []);
+        watch.superseded(&end);
+        // This process was stopped, for example, and has not looked since.
+        assert_eq!((watch.late(at(300)), watch.next_late()), (vec![], None));
         watch.see("there", Some(found("1", object("t", "a", 15))), at(30));
         assert_eq!((watch.late(at(44)), watch.next_late()), (vec![], Some(at(45))));
     }

@@ -359,7 +359,11 @@ impl ObjectKeeper {
                 self.last_change = Some(now);
             }
             // Its owner has renewed it, or another cluster has ended it.
-            Put::Conflict => self.others.superseded(&end, now),
+            Put::Conflict => {
+                self.others.superseded(&end);
+                // No object has this tag, so the next look reads the session.
+                self.known.insert(end.cluster, (Some(ObjectTag::new()), None));
+            }
             // Nobody knows. The next look shows that.
             Put::Failed(_) => self.others.wait_again(&end.cluster, now + self.parameters().longest_request()),
         }
