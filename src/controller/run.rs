@@ -390,8 +390,8 @@ impl Controller {
             self.watches.begin([Watched::Labels]);
         }
         self.classes.apply(classes);
-        for id in self.stores.apply(classes, |id| index.locks.holds_any(id) || index.objects.uses(id)) {
-            self.shared.add(id, monotonic());
+        for (id, patience) in self.stores.apply(classes, |id| index.locks.holds_any(id) || index.objects.uses(id)) {
+            self.shared.add(id, patience, monotonic());
         }
     }
 

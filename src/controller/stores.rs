@@ -90,13 +90,14 @@ impl ClassStores {
         Self { context, clients, runners: BTreeMap::new() }
     }
 
-    /// Takes the current classes. Returns the ids of new stores. The store of a deleted class stays while `in_use` says so, because its
-    /// locks must be kept until their elections are gone too.
-    pub(super) fn apply(&mut self, classes: &Classes, in_use: impl Fn(&StoreId) -> bool) -> Vec<StoreId> {
-        let mut new = Vec::new();
+    /// Takes the current classes. Returns the stores that they share, each with how long an operator that begins to act waits for its first
+    /// answers. The store of a deleted class stays while `in_use` says so, because its locks must be kept until their elections are gone too.
+    pub(super) fn apply(&mut self, classes: &Classes, in_use: impl Fn(&StoreId) -> bool) -> Vec<(StoreId, Duration)> {
+        let mut all = Vec::new();
         for class in classes.values().filter(|class| class.spec.controller == self.context.controller) {
             let Some(Ok(shared)) = shared_class(class) else { continue };
             let (id, release_on_stop) = (shared.store(), shared.release_on_stop());
+            all.push((id.clone(), shared.patience()));
             if let Some(running) = self.runners.get_mut(&id) {
                 running.release_on_stop = release_on_stop;
                 running.class.send_if_modified(|known| {
@@ -111,8 +112,7 @@ impl ClassStores {
             let store = class_store(&shared, &self.context, &self.clients);
             let runner = Runner::new(shared.kind(), store, self.context.clone(), receiver, leaving);
             let running = Running { class: sender, leave, task: spawn(runner.run()), release_on_stop };
-            self.runners.insert(id.clone(), running);
-            new.push(id);
+            self.runners.insert(id, running);
         }
         // A class may have been deleted and made again with another store. What an invalid class names is not known.
         let served = |id: &StoreId, running: &Running| {
@@ -132,7 +132,7 @@ impl ClassStores {
                 });
             }
         }
-        new
+        all
     }
 
     /// Whether a stopping operator gives up its locks in a store.

@@ -5,10 +5,6 @@ use std::time::Duration;
 
 use crate::{Instant, LockValidity, StoreId};
 
-/// C3: how long an operator that begins to act waits for a store's first answers before it treats the locks there as lost. Its predecessor
-/// renewed them until a moment that it does not know.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The stores that clusters share.
 #[derive(Clone, Debug, Default)]
 pub struct SharedStores {
@@ -26,6 +22,8 @@ struct State {
     validity: Option<(u64, LockValidity)>,
     /// When the operator began to wait for the store's answers.
     since: Instant,
+    /// C3: how long it waits before it treats the locks there as lost. Its predecessor renewed them until a moment that it does not know.
+    patience: Duration,
     /// The state by which the store's elections were last decided: whether its locks were listed, and whether the locks held there surely
     /// last, or are known to have ended.
     decided: (bool, Option<(bool, bool)>),
@@ -45,15 +43,18 @@ pub enum Knowledge {
 }
 
 impl SharedStores {
-    /// Adds a store. A known store with new settings keeps its state.
-    pub fn add(&mut self, id: StoreId, now: Instant) {
-        self.each.entry(id).or_insert(State {
+    /// Adds a store, for whose first answers an operator that begins to act waits no longer than `patience`. A known store with new settings
+    /// keeps its state.
+    pub fn add(&mut self, id: StoreId, patience: Duration, now: Instant) {
+        let state = self.each.entry(id).or_insert(State {
             listed: false,
             validity: None,
             since: now,
+            patience,
             decided: (false, None),
             rewound: None,
         });
+        state.patience = patience;
     }
 
     /// Starts the wait for answers again, because this replica begins to act, by the takeover with this number. L7: before another
@@ -136,7 +137,7 @@ impl SharedStores {
         let Some(state) = self.each.get(id) else { return Knowledge::Nothing };
         match state.validity(self.takeover) {
             Some(validity) if state.listed => Knowledge::Full(validity),
-            _ if now < state.since + PATIENCE => Knowledge::Awaited(state.since + PATIENCE),
+            _ if now < state.since + state.patience => Knowledge::Awaited(state.since + state.patience),
             _ => Knowledge::Nothing,
         }
     }
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn the_end_of_a_validity_is_noticed_whoever_tells_of_it() {
         let mut stores = SharedStores::default();
-        stores.add(store(), at(0));
+        stores.add(store(), Duration::from_secs(5), at(0));
         lists(&mut stores);
         tells(&mut stores, LockValidity::Until(at(8)));
         assert_eq!(stores.changed(at(1)), [store()]);
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn what_was_known_before_another_replica_acted_counts_no_more() {
         let mut stores = SharedStores::default();
-        stores.add(store(), at(0));
+        stores.add(store(), Duration::from_secs(5), at(0));
         stores.await_anew(1, at(0));
         lists(&mut stores);
         tells(&mut stores, LockValidity::Until(at(24)));
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_told_of_a_takeover_before_the_replica_acts_by_it_counts_once_it_does() {
         let mut stores = SharedStores::default();
-        stores.add(store(), at(0));
+        stores.add(store(), Duration::from_secs(5), at(0));
         stores.list(&store());
         stores.hold(&store(), 1, LockValidity::Until(at(24)), at(1));
         assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Nothing);
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn locks_that_are_listed_after_the_session_is_known_are_noticed() {
         let mut stores = SharedStores::default();
-        stores.add(store(), at(0));
+        stores.add(store(), Duration::from_secs(5), at(0));
         tells(&mut stores, LockValidity::Until(at(18)));
         assert_eq!(stores.changed(at(10)), [store()]);
         assert_eq!(stores.knowledge(&store(), at(10)), Knowledge::Nothing);

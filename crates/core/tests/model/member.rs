@@ -116,7 +116,7 @@ impl Member {
         // The clocks of two processes have nothing in common.
         let now = Instant::after_origin(Duration::from_secs(1000));
         let mut stores = SharedStores::default();
-        stores.add(key().store, now);
+        stores.add(key().store, Duration::from_secs(5), now);
         Self {
             number,
             replica: Replica::new(ELECTION.into(), uid(number), operator_id(number, start)),

@@ -33,6 +33,12 @@ pub trait Shared {
     /// Returns the longest time for which a store keeps a lock whose holder went silent.
     fn expiry(&self) -> Duration;
 
+    /// C3: returns how long an operator that begins to act waits for the store's first answers before it demotes. Its predecessor
+    /// relied on the locks until a fifth of the TTL before its end at the latest.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
     /// Returns how late another cluster may see a change of a lock while nothing else changes: zero if the store tells
     /// changes.
     fn seen_after(&self) -> Duration {

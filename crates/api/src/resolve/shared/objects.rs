@@ -157,6 +157,11 @@ impl Shared for ObjectClass {
         self.ttl * 4 / 3 + self.poll
     }
 
+    /// Another cluster may have the lock as soon as the TTL has passed. Consul waits for twice the TTL.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(5).min(self.ttl / 10)
+    }
+
     /// A hub tells changes, unless its watch is broken.
     fn seen_after(&self) -> Duration {
         self.ttl / 3
@@ -198,6 +203,16 @@ mod tests {
         }
         let spec: ElectionClassSpec = serde_json::from_value(spec).unwrap();
         in_bucket("bucket", &spec, spec.bucket.as_ref().unwrap())
+    }
+
+    /// Shows C3: the operator before may have relied on the locks until a fifth of the TTL before the end.
+    #[test]
+    fn who_takes_over_demotes_before_another_cluster_can_lead() {
+        for ttl in [5, 10, 30, 86_400] {
+            let class = with(&json!({"sessions": {"ttlSeconds": ttl, "pollSeconds": 1}})).unwrap();
+            let margin = class.ttl - class.ttl * 4 / 5;
+            assert!(class.patience() * 2 <= margin && class.patience() <= Duration::from_secs(5), "{ttl}");
+        }
     }
 
     #[test]
