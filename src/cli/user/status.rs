@@ -88,18 +88,32 @@ impl Status {
                     last.clone_from(&text);
                     text
                 }
-                Err(error) => match reader.find_election(namespace, &self.name).await {
-                    Ok(None) => return Err(error),
-                    Ok(Some(_)) | Err(_) if self.output.is_none_or(|format| format == Format::Wide) => {
-                        format!("{last}what is shown may be over: {error:#}\n")
-                    }
-                    Ok(Some(_)) | Err(_) => {
-                        eprintln!("{error:#}");
-                        last.clone()
-                    }
-                },
+                Err(error) => self.stale(reader, namespace, &last, error).await?,
             };
         }
+    }
+
+    /// Returns what to show while the election can't be read.
+    ///
+    /// # Errors
+    /// If the election is gone.
+    async fn stale(
+        &self,
+        reader: &Reader,
+        namespace: &str,
+        last: &str,
+        error: anyhow::Error,
+    ) -> anyhow::Result<String> {
+        if let Ok(None) = reader.find_election(namespace, &self.name).await {
+            return Err(error);
+        }
+        let why = format!("what is shown may be over: {error:#}");
+        if self.output.is_none_or(|format| format == Format::Wide) {
+            return Ok(format!("{last}{why}\n"));
+        }
+        // A program may read the standard output.
+        eprintln!("{why}");
+        Ok(last.to_owned())
     }
 
     async fn text(&self, reader: &Reader, namespace: &str) -> anyhow::Result<String> {
