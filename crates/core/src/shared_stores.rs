@@ -227,6 +227,19 @@ mod tests {
         assert_eq!(stores.knowledge(&store(), at(6)), Knowledge::Full(LockValidity::Until(at(24))));
     }
 
+    /// Shows C3.
+    #[test]
+    fn who_begins_to_act_waits_as_long_as_the_store_allows() {
+        let mut stores = SharedStores::default();
+        for (patience, acts) in [(5, 10), (1, 20)] {
+            stores.add(store(), Duration::from_secs(patience), at(0));
+            stores.await_anew(acts, at(acts));
+            let until = acts + patience;
+            assert_eq!(stores.knowledge(&store(), at(until - 1)), Knowledge::Awaited(at(until)));
+            assert_eq!(stores.knowledge(&store(), at(until)), Knowledge::Nothing);
+        }
+    }
+
     #[test]
     fn locks_that_are_listed_after_the_session_is_known_are_noticed() {
         let mut stores = SharedStores::default();

@@ -74,7 +74,7 @@ pub trait Objects: Send + Sync {
 pub struct Tag(pub String);
 
 impl Tag {
-    /// Whether this is the tag of no version. Servers take an empty condition for none, so a store must not send it.
+    /// Whether no version has this tag. A server may take an empty condition for none, so a store must not send it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
